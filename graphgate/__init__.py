@@ -1,0 +1,1 @@
+"""The command line: wires the stages together, one thin file per group of verbs."""

@@ -1,0 +1,1 @@
+"""Who reads it: pure renderers and the history store. Reports never decide."""

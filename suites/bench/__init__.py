@@ -1,0 +1,1 @@
+"""Benchmarks: figures with the command that makes them again."""

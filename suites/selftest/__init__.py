@@ -1,0 +1,1 @@
+"""Tests of GraphGate itself, with the corpus of recorded evidence."""
