@@ -12,7 +12,7 @@ from fixtures.schema import SCHEMA_VERSION, Record
 
 
 class ExitCode(IntEnum):
-    """Exit codes of a decision. 0 to 6 stay pytest's; 1, 125, 128, 134, 137 mean other things in CI."""
+    """Exit codes of a decision: 0 to 6 stay pytest's; CI systems use 1, 125, 128, 134 and 137."""
 
     ALLOW = 0
     FAIL = 10
@@ -39,7 +39,7 @@ class Status(StrEnum):
     XPASS = "XPASS"
     XFAIL = "XFAIL"
     UNSUPPORTED = "UNSUPPORTED"
-    PASS = "PASS"
+    PASS = "PASS"  # noqa: S105
 
     @property
     def rank(self) -> int:

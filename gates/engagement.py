@@ -1,0 +1,149 @@
+"""Engagement gate: did the graphs that were asked for exist, and did they run?
+
+Owns: the comparison of the worker's effective mode and its counts of descriptors with
+what the cell asked for and what the model's YAML expects. Must not know: outputs.
+"""
+
+from __future__ import annotations
+
+from fixtures.cells.axes import GraphMode
+from fixtures.cells.cell import Cell
+from fixtures.evidence.cellrun import CellRun, Engagement
+from gates.policy import Policy
+from gates.verdict import FaultClass, Finding, Gate, Status
+
+
+def judge_engagement(
+    run: CellRun, _reference: CellRun | None, _policy: Policy
+) -> tuple[Finding, ...]:
+    """Findings on mode and counts, or one PASS; nothing where the child made no observation."""
+    if run.observation is None or run.observation.refusal is not None:
+        return ()
+    engagement = run.observation.engagement
+    if engagement is None:
+        return (_finding("reported", Status.VACUOUS, "the child did not say which graphs ran"),)
+    if engagement.requested is not run.cell.key.mode:
+        return (_wrong_request(run.cell, engagement),)
+    mode = _judge_mode(run.cell, engagement)
+    counts = () if _realised(engagement) is GraphMode.NONE else _judge_counts(engagement)
+    return mode + counts or (_engaged(engagement),)
+
+
+def _realised(engagement: Engagement) -> GraphMode:
+    """The mode that came true: one that captured no graph, or was refused, is NONE."""
+    nothing = engagement.refusal is not None or engagement.graphs == 0
+    return GraphMode.NONE if nothing else engagement.effective
+
+
+def _judge_mode(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:
+    requested, expected = engagement.requested, cell.expected
+    realised = _realised(engagement)
+    if realised is not expected.mode:
+        return (_unexpected(cell, engagement, realised),)
+    if realised is GraphMode.NONE and engagement.graphs > 0:
+        return (_finding("mode", Status.VACUOUS, f"not eager: {_described(engagement)}"),)
+    if realised is requested:
+        return ()
+    why = f"{requested} becomes {realised} as expected: {expected.reason}"
+    if engagement.refusal is not None:
+        why += f" (vLLM says: {engagement.refusal})"
+    return (_finding("mode", Status.UNSUPPORTED, why, measured=str(realised), fault_class=None),)
+
+
+def _unexpected(cell: Cell, engagement: Engagement, realised: GraphMode) -> Finding:
+    """The mode that came true is not the one that the model's YAML expects."""
+    requested, expected = engagement.requested, cell.expected.mode
+    measured, limit = str(realised), str(expected)
+    if realised is requested and requested is not GraphMode.NONE:
+        why = (
+            f"{requested} now works as requested, but the YAML of {cell.key.model} still expects "
+            f"{expected} ({cell.expected.reason}): the YAML is out of date"
+        )
+        return _finding("expectation", Status.FAIL, why, measured=measured, limit=limit)
+    why = f"expected {expected}, but {_described(engagement)}"
+    return _finding("mode", Status.VACUOUS, why, measured=measured, limit=limit)
+
+
+def _described(engagement: Engagement) -> str:
+    """What the worker did, as the end of a sentence."""
+    if engagement.refusal is not None:
+        return f"vLLM refused {engagement.requested}: {engagement.refusal}"
+    if engagement.graphs == 0:
+        return f"the worker, in mode {engagement.effective}, captured no graph"
+    return f"the worker ran in mode {engagement.effective} with {engagement.graphs} graphs"
+
+
+def _judge_counts(engagement: Engagement) -> tuple[Finding, ...]:
+    """Every planned descriptor must have been captured, each of those replayed, none captured late.
+
+    A cell that is short of captures or replays ran the rest eagerly, which proves nothing.
+    """
+    planned, captured, replayed = engagement.planned, engagement.captured, engagement.replayed
+    found = []
+    if captured < planned:
+        why = f"only {captured} of {planned} planned descriptors were captured"
+        found.append(_count("captured", Status.VACUOUS, captured, planned, why))
+    if captured > planned:
+        why = f"{captured} descriptors were captured, {captured - planned} more than planned"
+        found.append(_count("late-capture", Status.FAIL, captured, planned, why, fault_class="I"))
+    if replayed < captured:
+        why = f"only {replayed} of {captured} captured descriptors were replayed"
+        found.append(_count("replayed", Status.VACUOUS, replayed, captured, why))
+    return tuple(found)
+
+
+def _engaged(engagement: Engagement) -> Finding:
+    if engagement.requested is GraphMode.NONE:
+        return _finding("mode", Status.PASS, "no graph was captured, as asked", fault_class=None)
+    why = (
+        f"{engagement.effective} as requested; {engagement.planned} descriptors planned, "
+        f"captured and replayed in {engagement.graphs} graphs"
+    )
+    return _finding("mode", Status.PASS, why, fault_class=None, n=engagement.planned)
+
+
+def _wrong_request(cell: Cell, engagement: Engagement) -> Finding:
+    why = f"the cell asks for {cell.key.mode}, the child says it was asked for "
+    return _finding("request", Status.VACUOUS, why + str(engagement.requested), fault_class="M")
+
+
+def _count(
+    check: str,
+    status: Status,
+    measured: int,
+    limit: int,
+    why: str,
+    *,
+    fault_class: FaultClass = "H",
+) -> Finding:
+    return _finding(
+        check,
+        status,
+        why,
+        fault_class=fault_class,
+        measured=f"{measured} descriptors",
+        limit=f"{limit} descriptors",
+        n=limit,
+    )
+
+
+def _finding(
+    check: str,
+    status: Status,
+    why: str,
+    *,
+    fault_class: FaultClass | None = "H",
+    measured: str | None = None,
+    limit: str | None = None,
+    n: int | None = None,
+) -> Finding:
+    return Finding(
+        gate=Gate.ENGAGEMENT,
+        check=check,
+        fault_class=fault_class,
+        status=status,
+        measured=measured,
+        limit=limit,
+        n=n,
+        why=why,
+    )

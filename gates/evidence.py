@@ -1,0 +1,185 @@
+"""Stored evidence: the folders of one or more shards, merged and judged.
+
+Owns: reading plan and ledger, merging shards, telling which runs count. Must not know:
+processes. It reads files and writes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+from fixtures.cells.cell import Cell, Plan
+from fixtures.errors import ConfigError
+from fixtures.evidence.cellrun import CellRun
+from fixtures.run.ledger import read_ledger
+from gates.decide import complete, decide
+from gates.judge import judge_cell
+from gates.known import KnownIssue
+from gates.policy import Policy
+from gates.verdict import Finding, Status, Verdict, Verdicts
+
+PLAN_FILE = "plan.json"
+LEDGER_FILE = "ledger.jsonl"
+
+
+class Evidence(NamedTuple):
+    """What the folders hold together: one plan, the runs that count by key, remarks."""
+
+    plan: Plan
+    runs: Mapping[str, CellRun]
+    notes: tuple[str, ...]
+
+
+def judge_folder(
+    dirs: Iterable[Path],
+    policy: Policy,
+    known: tuple[KnownIssue, ...],
+    today: date,
+    tree_findings: tuple[Finding, ...] = (),
+) -> Verdicts:
+    """The verdicts on the evidence in `dirs`, all shards of one run.
+
+    Raises:
+        ConfigError: a folder holds no readable plan, or the folders do not belong together.
+    """
+    return judge_evidence(read_evidence(dirs, policy), policy, known, today, tree_findings)
+
+
+def judge_evidence(
+    evidence: Evidence,
+    policy: Policy,
+    known: tuple[KnownIssue, ...],
+    today: date,
+    tree_findings: tuple[Finding, ...] = (),
+) -> Verdicts:
+    """The verdicts on evidence that was read before."""
+    plan = evidence.plan
+    verdicts = complete(plan, _judge_runs(evidence.runs, policy, known, today))
+    return Verdicts(
+        source=plan.source.identity,
+        sweep=plan.sweep,
+        verdicts=verdicts,
+        findings=tree_findings,
+        notes=evidence.notes,
+        decision=decide(plan, verdicts, tree_findings, policy),
+    )
+
+
+def _judge_runs(
+    runs: Mapping[str, CellRun], policy: Policy, known: tuple[KnownIssue, ...], today: date
+) -> Iterable[Verdict]:
+    for run in runs.values():
+        reference = runs.get(str(run.cell.reference)) if run.cell.reference else None
+        yield judge_cell(run, reference, policy, known, today)
+
+
+def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
+    """The evidence in `dirs`; their order does not matter.
+
+    Raises:
+        ConfigError: a folder holds no readable plan, or the folders do not belong together.
+    """
+    folders = sorted(set(dirs))
+    plan = merge_plans([(folder, Plan.read_json(folder / PLAN_FILE)) for folder in folders])
+    cells = {str(cell.key): cell for cell in plan.cells}
+    runs: dict[str, CellRun] = {}
+    notes: list[str] = []
+    for folder in folders:
+        received, problems = _read_shard(folder)
+        notes += [f"{folder.name}: {problem}" for problem in problems]
+        for key, run in received.items():
+            stranger = _why_not_counted(run, cells.get(key), plan)
+            if stranger:
+                notes.append(f"{folder.name}: the run of {key} does not count: {stranger}")
+            elif key in runs:
+                runs[key] = _more_telling(runs[key], run, policy)
+                notes.append(f"{key} was run in more than one shard; the more telling run counts")
+            else:
+                runs[key] = run
+    return Evidence(plan, runs, tuple(notes))
+
+
+def merge_plans(plans: list[tuple[Path, Plan]]) -> Plan:
+    """One plan of all cells of `plans`, which must test one source in one sweep.
+
+    Raises:
+        ConfigError: there is no plan, or the plans do not belong together.
+    """
+    if not plans:
+        raise ConfigError("no folder of evidence was given", remedy="name the OUT of a run")
+    (first_folder, first), *others = plans
+    cells = {str(cell.key): cell for cell in first.cells}
+    for folder, plan in others:
+        _require_equal(folder, "source", plan.source.identity, first.source.identity, first_folder)
+        _require_equal(folder, "sweep", plan.sweep, first.sweep, first_folder)
+        for cell in plan.cells:
+            if cells.setdefault(str(cell.key), cell) != cell:
+                raise _mismatch(folder, "cells", f"{cell.key} is planned differently", first_folder)
+    every = [plan for _, plan in plans]
+    return first.model_copy(
+        update={
+            "cells": tuple(cells.values()),
+            "omissions": tuple(dict.fromkeys(o for plan in every for o in plan.omissions)),
+            "hardware_tiers_due": tuple(
+                sorted({model for plan in every for model in plan.hardware_tiers_due})
+            ),
+        }
+    )
+
+
+def _require_equal(folder: Path, key: str, value: str, wanted: str, first: Path) -> None:
+    if value != wanted:
+        raise _mismatch(folder, key, f"{value} is not {wanted}", first)
+
+
+def _mismatch(folder: Path, key: str, problem: str, first: Path) -> ConfigError:
+    return ConfigError(
+        f"{problem}, as in {first.name}",
+        source=folder / PLAN_FILE,
+        key=key,
+        remedy="judge only the shards of one run together",
+    )
+
+
+def _read_shard(folder: Path) -> tuple[dict[str, CellRun], list[str]]:
+    """The latest run of each cell in one ledger; an absent ledger is an empty one."""
+    ledger = folder / LEDGER_FILE
+    if not ledger.exists():
+        return {}, [f"no {LEDGER_FILE}: no cell of this shard has run"]
+    received, problems = read_ledger(ledger)
+    runs: dict[str, CellRun] = {}
+    again: set[str] = set()
+    for run in received:
+        key = str(run.cell.key)
+        if key in runs:
+            again.add(key)
+        runs[key] = run
+    repeats = [f"{key} was run more than once; the latest run counts" for key in sorted(again)]
+    return runs, [*problems, *repeats]
+
+
+def _why_not_counted(run: CellRun, planned: Cell | None, plan: Plan) -> str | None:
+    """Why a run is no evidence for this plan, or None if it is."""
+    if planned is None:
+        return "it was not planned"
+    if run.provenance.source != plan.source.identity:
+        return f"it tested {run.provenance.source}, not {plan.source.identity}"
+    if run.cell != planned:
+        return "its cell differs from the planned one"
+    return None
+
+
+def _more_telling(one: CellRun, other: CellRun, policy: Policy) -> CellRun:
+    """Of two shards' runs of a cell: one that says something, then the worse.
+
+    Shards carry no clock to go by, and their order must not matter.
+    """
+
+    def weight(run: CellRun) -> tuple[bool, int, str]:
+        status = judge_cell(run, None, policy, (), date.max).status
+        return status in (Status.INFRA, Status.MISSING), status.rank, run.to_json(indent=None)
+
+    return min(one, other, key=weight)

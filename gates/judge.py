@@ -1,0 +1,80 @@
+"""One cell's verdict: which gates speak, and whose word counts.
+
+Owns: the list of gates and the precedence inside a cell. Must not know: what any gate looks
+at, other cells, or whether the merge is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+from fixtures.cells.axes import Tier
+from fixtures.evidence.cellrun import CellRun
+from gates.contract import judge_contract
+from gates.engagement import judge_engagement
+from gates.hygiene import judge_hygiene
+from gates.known import KnownIssue, excuse
+from gates.liveness import judge_liveness
+from gates.policy import Policy
+from gates.verdict import Finding, Gate, Status, Verdict
+
+GateFunction = Callable[[CellRun, CellRun | None, Policy], tuple[Finding, ...]]
+"""A gate: the cell's run, its reference's run where it has one, the policy."""
+
+
+def _judge_audit(run: CellRun, _reference: CellRun | None, _policy: Policy) -> tuple[Finding, ...]:
+    return judge_contract(run)
+
+
+GATES: tuple[GateFunction, ...] = (judge_engagement, _judge_audit, judge_hygiene)
+"""The gates that a living run passes through, in the order in which a reader wants them."""
+
+GATES_OF_TIER: dict[Tier, tuple[Gate, ...]] = {
+    Tier.CONTRACT: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.AUDIT, Gate.HYGIENE),
+    Tier.CANARY: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.HYGIENE),
+    Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.HYGIENE),
+}
+"""The gates that have something to say about a cell of each tier, for reports and pytest."""
+
+OWN_STATUSES = frozenset(
+    {
+        Status.CONFIG,
+        Status.INFRA,
+        Status.CRASH,
+        Status.HANG,
+        Status.UNSUPPORTED,
+        Status.MISSING,
+    }
+)
+"""Statuses of the run itself: where liveness gives one, there is nothing left to gate."""
+
+
+def judge_cell(
+    run: CellRun,
+    reference: CellRun | None,
+    policy: Policy,
+    known: tuple[KnownIssue, ...],
+    today: date,
+) -> Verdict:
+    """The verdict on one cell: the run's own status, or else the worst of its gates' findings.
+
+    A gate's UNSUPPORTED (an expected downgrade) is a finding like any other, so a fault that
+    shows in the mode that came true is not hidden by it.
+    """
+    findings = judge_liveness(run, reference, policy)
+    if worst(findings) not in OWN_STATUSES:
+        for gate in GATES:
+            findings += gate(run, reference, policy)
+        findings = excuse(run.cell.key, findings, known, today)
+    return Verdict(
+        key=run.cell.key,
+        status=worst(findings),
+        findings=findings,
+        attempts=len(run.attempts),
+    )
+
+
+def worst(findings: tuple[Finding, ...]) -> Status:
+    """The worst status among `findings`, of which there is at least one."""
+    return min((finding.status for finding in findings), key=lambda status: status.rank)

@@ -1,0 +1,65 @@
+"""The policy: which rules of judgement can be set, read from `policy.yaml`.
+
+Owns: the settings that gates and the decision read, and their validation.
+Must not know: evidence, or how a gate uses a setting.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import model_validator
+
+from fixtures.cells.axes import Tier
+from fixtures.cells.cell import Name
+from fixtures.schema import Record
+
+DEFAULT_POLICY = Path(__file__).with_name("policy.yaml")
+
+
+class DriftPolicy(Record):
+    """What a changed capture contract asks for before a merge."""
+
+    tiers_due: dict[Name, tuple[Tier, ...]]
+    """Sweep -> the tiers that each model of the plan must have been judged at."""
+
+    @model_validator(mode="after")
+    def _only_hardware_tiers(self) -> DriftPolicy:
+        for sweep, tiers in self.tiers_due.items():
+            if Tier.CONTRACT in tiers:
+                raise ValueError(f"sweep {sweep}: the contract tier needs no hardware")
+        return self
+
+
+class XidPolicy(Record):
+    """NVIDIA's Xid numbers by what they say (https://docs.nvidia.com/deploy/xid-errors)."""
+
+    hardware: frozenset[int]
+    """Memory, NVLink, bus or GSP: the node is sick and nothing measured on it counts."""
+    application: frozenset[int]
+    """A fault of the code that ran."""
+
+    @model_validator(mode="after")
+    def _one_meaning_each(self) -> XidPolicy:
+        both = sorted(self.hardware & self.application)
+        if both:
+            raise ValueError(f"Xid {both[0]} is listed as hardware and as application")
+        return self
+
+
+class Policy(Record):
+    """All settings of judgement. What is no setting is a rule in the code."""
+
+    schema_version: Literal[1]
+    drift: DriftPolicy
+    xids: XidPolicy
+
+
+def read_policy(path: Path = DEFAULT_POLICY) -> Policy:
+    """The policy that the YAML file at `path` holds.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or does not fit the type.
+    """
+    return Policy.read_yaml(path)
