@@ -1,0 +1,59 @@
+"""The verb `judge`: verdicts and decision from stored evidence."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gates.evidence import judge_evidence, read_evidence
+from gates.known import DEFAULT_KNOWN_ISSUES, read_known_issues
+from gates.policy import DEFAULT_POLICY, read_policy
+from gates.verdict import Finding, Verdicts
+from reports.files import write_whole
+from reports.terminal import print_report
+
+VERDICTS_FILE = "verdicts.json"
+
+
+def judge(
+    dirs: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="The OUT folders of all shards of a run.")
+    ],
+    policy: Annotated[
+        Path, typer.Option(help="The YAML file that holds the policy.")
+    ] = DEFAULT_POLICY,
+    known_issues: Annotated[
+        Path, typer.Option(help="The YAML file that holds the known issues.")
+    ] = DEFAULT_KNOWN_ISSUES,
+    out: Annotated[
+        Path | None, typer.Option(help="Where verdicts.json goes; by default the first DIR.")
+    ] = None,
+) -> None:
+    """Judge stored evidence; the exit code is the decision's."""
+    verdicts = judge_into(dirs, out or dirs[0], policy=policy, known_issues=known_issues)
+    raise typer.Exit(int(verdicts.decision.exit_code))
+
+
+def judge_into(
+    dirs: list[Path],
+    out: Path,
+    *,
+    policy: Path = DEFAULT_POLICY,
+    known_issues: Path = DEFAULT_KNOWN_ISSUES,
+    tree_findings: tuple[Finding, ...] = (),
+) -> Verdicts:
+    """Judge the evidence in `dirs`, write `out/verdicts.json`, print the report.
+
+    Raises:
+        ConfigError: the policy, the known issues or the evidence cannot be read.
+    """
+    rules = read_policy(policy)
+    known = read_known_issues(known_issues)
+    evidence = read_evidence(dirs, rules)
+    verdicts = judge_evidence(evidence, rules, known, date.today(), tree_findings)
+    write_whole(out / VERDICTS_FILE, verdicts.to_json().encode())
+    print_report(verdicts, evidence.plan)
+    return verdicts
