@@ -6,6 +6,7 @@ processes. It reads files and writes none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
@@ -14,14 +15,14 @@ from typing import NamedTuple
 from fixtures.cells.cell import Cell, Plan
 from fixtures.errors import ConfigError
 from fixtures.evidence.cellrun import CellRun
-from fixtures.run.ledger import read_ledger
+from fixtures.run.ledger import Ledger
+from fixtures.run.outfolder import PLAN_FILE
 from gates.decide import complete, decide
 from gates.judge import judge_cell
 from gates.known import KnownIssue
 from gates.policy import Policy
 from gates.verdict import Finding, Status, Verdict, Verdicts
 
-PLAN_FILE = "plan.json"
 LEDGER_FILE = "ledger.jsonl"
 
 
@@ -88,8 +89,8 @@ def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
     runs: dict[str, CellRun] = {}
     notes: list[str] = []
     for folder in folders:
-        received, problems = _read_shard(folder)
-        notes += [f"{folder.name}: {problem}" for problem in problems]
+        received, remarks = _read_shard(folder)
+        notes += [f"{folder.name}: {remark}" for remark in remarks]
         for key, run in received.items():
             stranger = _why_not_counted(run, cells.get(key), plan)
             if stranger:
@@ -149,16 +150,22 @@ def _read_shard(folder: Path) -> tuple[dict[str, CellRun], list[str]]:
     ledger = folder / LEDGER_FILE
     if not ledger.exists():
         return {}, [f"no {LEDGER_FILE}: no cell of this shard has run"]
-    received, problems = read_ledger(ledger)
-    runs: dict[str, CellRun] = {}
-    again: set[str] = set()
-    for run in received:
-        key = str(run.cell.key)
-        if key in runs:
-            again.add(key)
-        runs[key] = run
-    repeats = [f"{key} was run more than once; the latest run counts" for key in sorted(again)]
-    return runs, [*problems, *repeats]
+    try:
+        contents = Ledger(ledger).read()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error}", source=ledger) from error
+    runs = {str(run.cell.key): run for run in contents.runs}
+    counts = Counter(str(run.cell.key) for run in contents.runs)
+    notes = [
+        f"{LEDGER_FILE}, line {problem.line} is left out: {problem.why}"
+        for problem in contents.problems
+    ]
+    notes += [
+        f"{key} was run {count} times; the latest run counts"
+        for key, count in counts.items()
+        if count > 1
+    ]
+    return runs, notes
 
 
 def _why_not_counted(run: CellRun, planned: Cell | None, plan: Plan) -> str | None:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from gates.evidence import PLAN_FILE, Evidence, read_evidence
+from fixtures.run.outfolder import PLAN_FILE
+from gates.evidence import Evidence, read_evidence
 from gates.policy import read_policy
 from gates.verdict import Verdicts
 from graphgate.judge import VERDICTS_FILE
