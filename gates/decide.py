@@ -115,16 +115,13 @@ def _tiers_due(
     if any(finding.gate is Gate.DRIFT for finding in tree_findings):
         models |= {cell.key.model for cell in plan.cells}
     have = {(verdict.key.model, verdict.key.tier) for verdict in verdicts if judged(verdict)}
-    return tuple(
-        _due(model, tier)
-        for model in sorted(models)
+    due = {
+        tier: [model for model in sorted(models) if (model, tier) not in have]
         for tier in policy.drift.tiers_due.get(plan.sweep, ())
-        if (model, tier) not in have
-    )
-
-
-def _due(model: str, tier: Tier) -> str:
-    return (
-        f"the capture contract changed, so {model} needs the {tier} tier in this sweep, "
-        f"and no {tier} cell of it was judged"
+    }
+    return tuple(
+        f"the capture contract changed, which in this sweep asks for the {tier} tier: "
+        f"no {tier} cell was judged of {', '.join(missing)}"
+        for tier, missing in due.items()
+        if missing
     )

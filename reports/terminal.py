@@ -65,7 +65,7 @@ def render_report(verdicts: Verdicts, plan: Plan) -> RenderableType:
     tiers = [tier for tier in Tier if any(v.key.tier is tier for v in verdicts.verdicts)]
     return Group(
         title,
-        *(_table(tier, verdicts.verdicts) for tier in tiers),
+        *(part for tier in tiers for part in _table(tier, verdicts.verdicts)),
         *_sections(verdicts),
         *_omissions(plan.omissions),
         *_notes(verdicts.notes),
@@ -73,16 +73,16 @@ def render_report(verdicts: Verdicts, plan: Plan) -> RenderableType:
     )
 
 
-def _table(tier: Tier, verdicts: Iterable[Verdict]) -> Table:
+def _table(tier: Tier, verdicts: Iterable[Verdict]) -> tuple[Text, Table]:
     """Models and breakable flags down, modes across; several variants share a place."""
     places: dict[tuple[str, Breakable, GraphMode], list[Status]] = {}
     for verdict in verdicts:
         key = verdict.key
         if key.tier is tier:
             places.setdefault((key.model, key.breakable, key.mode), []).append(verdict.status)
-    table = Table(box=None, padding=(0, 1, 0, 0), title=f"\n{tier} tier", title_justify="left")
-    table.add_column("model", overflow="fold", max_width=14)
-    table.add_column("brk")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("model", overflow="fold", max_width=11)
+    table.add_column("break-\nable")
     for mode in GraphMode:
         table.add_column(_HEADINGS.get(mode, str(mode)), min_width=11)
     previous = None
@@ -90,7 +90,7 @@ def _table(tier: Tier, verdicts: Iterable[Verdict]) -> Table:
         row = [_place(places.get((model, breakable, mode), [])) for mode in GraphMode]
         table.add_row("" if model == previous else model, str(breakable), *row)
         previous = model
-    return table
+    return Text(f"\n{tier} tier", style="bold"), table
 
 
 def _place(statuses: list[Status]) -> Text:
@@ -162,7 +162,7 @@ def _reason(finding: Finding, keys: list[str]) -> RenderableType:
     places = "; ".join(one_line(place) for place in finding.evidence[:3])
     if places:
         body.append(f" [{places}]", style="dim")
-    return Group(head, Padding(body, (0, 0, 0, 4)))
+    return Group(head, Padding(body, (0, 0, 0, 4), expand=False))
 
 
 def _cells(keys: list[str]) -> str:
@@ -180,14 +180,16 @@ def _omissions(omissions: Iterable[Omission]) -> Iterator[RenderableType]:
     if grouped:
         yield Text("\nNot run, and why", style="bold")
     for (tier, reason), models in grouped.items():
-        yield Padding(Text(f"{tier} tier ({', '.join(models)}): {reason}"), (0, 0, 0, 2))
+        yield Padding(
+            Text(f"{tier} tier ({', '.join(models)}): {reason}"), (0, 0, 0, 2), expand=False
+        )
 
 
 def _notes(notes: tuple[str, ...]) -> Iterator[RenderableType]:
     if notes:
         yield Text("\nNotes on the evidence", style="bold")
     for note in notes[:_SHOWN]:
-        yield Padding(Text(one_line(note, 600)), (0, 0, 0, 2))
+        yield Padding(Text(one_line(note, 600)), (0, 0, 0, 2), expand=False)
     if len(notes) > _SHOWN:
         yield Text(f"  and {len(notes) - _SHOWN} more in verdicts.json")
 
@@ -197,7 +199,7 @@ def _decision(verdicts: Verdicts) -> Iterator[RenderableType]:
     if decision.incomplete:
         yield Text("\nIncomplete", style="bold")
     for text in decision.incomplete:
-        yield Padding(Text(one_line(text)), (0, 0, 0, 2))
+        yield Padding(Text(one_line(text)), (0, 0, 0, 2), expand=False)
     counts = Counter(verdict.status for verdict in verdicts.verdicts)
     total = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     word, style = ("ALLOWED", "bold green") if decision.allow else ("BLOCKED", "bold red")

@@ -109,11 +109,8 @@ def test_a_run_that_proved_nothing_is_31(verdicts: list[Verdict]) -> None:
 def test_drift_asks_for_the_hardware_tiers_of_every_model() -> None:
     decision = decided([a_verdict(FULL), a_verdict("llama.FULL.bk0.contract")], findings=(DRIFT,))
     assert (decision.allow, decision.exit_code) == (False, ExitCode.MISSING)
-    assert [text.split(" needs ")[0].split()[-1] for text in decision.incomplete] == [
-        "dsv4",
-        "llama",
-    ]
-    assert all("canary" in text for text in decision.incomplete)
+    (text,) = decision.incomplete
+    assert text.endswith("no canary cell was judged of dsv4, llama")
 
 
 def test_drift_is_answered_by_a_judged_canary() -> None:
