@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fixtures.cells.axes import GraphMode, Tier
+from fixtures.cells.axes import GraphMode
 from fixtures.cells.cell import CellKey, Plan
 from gates.policy import Policy
 from gates.verdict import (
