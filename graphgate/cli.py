@@ -1,0 +1,48 @@
+"""The command line's entry: verbs, and how an error becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import typer
+
+from fixtures.errors import ConfigError, GraphGateError
+from gates.verdict import ExitCode
+from graphgate.judge import judge
+from graphgate.plan import plan
+from graphgate.report import report
+from graphgate.run import gate, run
+
+_USAGE_ERROR = 2
+_UNEXPECTED = 1
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
+)
+for verb in (gate, plan, run, judge, report):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Runs the command line and ends the process with its exit code."""
+    sys.exit(exit_code())
+
+
+def exit_code() -> int:
+    """Runs the command line of `sys.argv`; 0 to 6 are never returned for an error (pytest's)."""
+    try:
+        app()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else _UNEXPECTED
+        return ExitCode.CONFIG if code == _USAGE_ERROR else code
+    except GraphGateError as error:
+        sys.stderr.write(f"graphgate: {error}\n")
+        return ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.INFRA
+    except Exception:
+        traceback.print_exc()
+        return _UNEXPECTED
+    return ExitCode.ALLOW

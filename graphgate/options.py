@@ -1,0 +1,88 @@
+"""Options that several verbs share, and what they all do with them first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fixtures.cells.cell import Plan, Source
+from fixtures.cells.machine import probe_machine
+from fixtures.cells.planner import plan
+from fixtures.cells.request import PlanRequest
+from fixtures.cells.sweeps import load_catalog
+from fixtures.errors import ConfigError
+from fixtures.source.progress import Progress
+from fixtures.source.resolve import resolve
+
+Model = Annotated[str, typer.Option("--model", help="Models, separated by commas, or all.")]
+TierOption = Annotated[
+    str, typer.Option("--tier", help="Tiers (contract, canary, score), or auto: what can run here.")
+]
+Vllm = Annotated[
+    str | None,
+    typer.Option(
+        "--vllm",
+        help="A release (0.26.0), a checkout's folder, or installed. "
+        "By default the installed one, else the pinned release.",
+    ),
+]
+Modes = Annotated[
+    str | None, typer.Option("--modes", help="Graph modes, separated by commas; default all.")
+]
+BreakableOption = Annotated[
+    str | None, typer.Option("--breakable", help="on, off, or both separated by a comma.")
+]
+SweepOption = Annotated[str, typer.Option("--sweep", help="A file of suites/sweeps/, by name.")]
+ShardOption = Annotated[
+    str | None, typer.Option("--shard", help="Part i of n, written i/n: only those cells.")
+]
+Out = Annotated[Path, typer.Option("--out", help="The folder for evidence and reports.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Cells at a time; default one per CPU.")
+]
+
+
+def planned(
+    progress: Progress,
+    *,
+    vllm: str | None,
+    model: str,
+    tier: str,
+    modes: str | None,
+    breakable: str | None,
+    sweep: str,
+    shard: str | None,
+) -> Plan:
+    """The plan that the options ask for. The cheap checks come before anything is fetched.
+
+    Raises:
+        ConfigError: an option names what does not exist.
+        InfraError: a tier that was named can't run here.
+    """
+    request = PlanRequest.parse(
+        model=model, tier=tier, modes=modes, breakable=breakable, sweep=sweep, shard=shard
+    )
+    catalog = load_catalog()
+    catalog.sweep(request.sweep)
+    for name in request.models or ():
+        catalog.model(name)
+    return plan(request, resolve(vllm or None, progress), probe_machine(), catalog)
+
+
+def same_source(planned_source: Source, progress: Progress) -> Source:
+    """The planned vLLM as this machine has it: it may lie elsewhere, but must be the same.
+
+    Raises:
+        ConfigError: what the plan's request names here is another vLLM.
+    """
+    here = resolve(planned_source.request, progress)
+    if here.identity != planned_source.identity:
+        raise ConfigError(
+            f"the plan is for {planned_source.identity}, but here that is {here.identity}",
+            source="--plan",
+            key="source.identity",
+            remedy="plan again, or put the planned tree in place",
+        )
+    return here
