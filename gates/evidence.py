@@ -84,7 +84,7 @@ def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
         ConfigError: a folder holds no readable plan, or the folders do not belong together.
     """
     folders = sorted(set(dirs))
-    plan = merge_plans([(folder, Plan.read_json(folder / PLAN_FILE)) for folder in folders])
+    plan = merge_plans([(folder, _read_plan(folder)) for folder in folders])
     cells = {str(cell.key): cell for cell in plan.cells}
     runs: dict[str, CellRun] = {}
     notes: list[str] = []
@@ -101,6 +101,14 @@ def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
             else:
                 runs[key] = run
     return Evidence(plan, runs, tuple(notes))
+
+
+def _read_plan(folder: Path) -> Plan:
+    if not (folder / PLAN_FILE).exists():
+        raise ConfigError(
+            f"holds no {PLAN_FILE}", source=folder, remedy="name the output folder of a run"
+        )
+    return Plan.read_json(folder / PLAN_FILE)
 
 
 def merge_plans(plans: list[tuple[Path, Plan]]) -> Plan:

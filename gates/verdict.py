@@ -44,7 +44,7 @@ class Status(StrEnum):
     @property
     def rank(self) -> int:
         """0 for the worst."""
-        return list(Status).index(self)
+        return _RANKS[self]
 
     @property
     def blocks(self) -> bool:
@@ -55,6 +55,9 @@ class Status(StrEnum):
     def exit_code(self) -> ExitCode:
         """The exit code of a decision whose worst status this is."""
         return ExitCode[self.name] if self.blocks else ExitCode.ALLOW
+
+
+_RANKS = {status: rank for rank, status in enumerate(Status)}
 
 
 class Gate(StrEnum):

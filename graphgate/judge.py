@@ -20,13 +20,14 @@ VERDICTS_FILE = "verdicts.json"
 
 def judge(
     dirs: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="The OUT folders of all shards of a run.")
+        list[Path], typer.Argument(metavar="DIR", help="The OUT folders of all shards of a run.")
     ],
     policy: Annotated[
-        Path, typer.Option(help="The YAML file that holds the policy.")
+        Path,
+        typer.Option(help="The YAML file that holds the policy.", show_default="the shipped one"),
     ] = DEFAULT_POLICY,
     known_issues: Annotated[
-        Path, typer.Option(help="The YAML file that holds the known issues.")
+        Path, typer.Option(help="The YAML file of known issues.", show_default="the shipped one")
     ] = DEFAULT_KNOWN_ISSUES,
     out: Annotated[
         Path | None, typer.Option(help="Where verdicts.json goes; by default the first DIR.")

@@ -24,7 +24,7 @@ def report(
     dirs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR...", help="The folder of verdicts.json, then those of other shards."
+            metavar="DIR", help="The folder of verdicts.json, then those of other shards."
         ),
     ],
     out: Annotated[

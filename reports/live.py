@@ -49,10 +49,13 @@ def follow(events: Iterable[RunEvent], console: Console | None = None) -> tuple[
 
 
 class LiveProgress:
-    """A bar for all cells and one for each that runs. Use it as a context manager."""
+    """A bar for all cells and one for each that runs, on stderr unless told otherwise.
+
+    Use it as a context manager.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console()
+        self._console = console or Console(stderr=True)
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=12),

@@ -155,9 +155,8 @@ def _section(heading: str, reasons: list[Reason]) -> Iterator[RenderableType]:
 
 
 def _reason(finding: Finding, keys: list[str]) -> RenderableType:
-    head = Text.assemble(
-        "  ", styled(finding.status), f" {_cells(keys)}  [{finding.identity} {finding.check}]"
-    )
+    rule = finding.identity if finding.fault_class else finding.gate
+    head = Text.assemble("  ", styled(finding.status), f" {_cells(keys)}  [{rule} {finding.check}]")
     body = Text(one_line(finding.why, 600))
     places = "; ".join(one_line(place) for place in finding.evidence[:3])
     if places:

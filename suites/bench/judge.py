@@ -109,6 +109,10 @@ def growth(small: float, large: float, ratio: float) -> float:
     return math.log(large / small) / math.log(ratio)
 
 
+def _per_thousand(small: Measurement, large: Measurement) -> float:
+    return (large.peak_rss_mib - small.peak_rss_mib) * 1000 / (large.cells - small.cells)
+
+
 def render(measurements: list[Measurement]) -> Table:
     """The table of all sizes."""
     table = Table(title="Judging and rendering stored evidence", box=None, title_justify="left")
@@ -144,7 +148,9 @@ def main(
     console.print(
         f"growth from {first.cells:,} to {last.cells:,} cells: "
         f"time as n^{growth(first.total, last.total, ratio):.2f}, "
-        f"memory as n^{growth(first.peak_rss_mib, last.peak_rss_mib, ratio):.2f}"
+        f"peak memory as n^{growth(first.peak_rss_mib, last.peak_rss_mib, ratio):.2f} "
+        f"(Python and its libraries included; {_per_thousand(first, last):.0f} MiB more for "
+        "each 1,000 cells)"
     )
 
 

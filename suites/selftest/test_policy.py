@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import fixtures.triage
 from fixtures.cells.cell import CellKey
 from fixtures.errors import ConfigError
 from gates.known import KnownIssue, excuse, read_known_issues
@@ -16,6 +18,7 @@ from gates.policy import read_policy
 from gates.verdict import Finding, Gate, Status
 
 KEY = CellKey.parse("dsv4.FULL.bk0.contract")
+PATTERNS = Path(fixtures.triage.__file__).with_name("patterns.yaml")
 TODAY = date(2026, 11, 30)
 
 ISSUE: dict[str, Any] = {
@@ -81,6 +84,18 @@ def test_a_bad_policy_is_refused_by_file_and_key(
 def test_a_policy_of_ones_own_is_read(tmp_path: Path) -> None:
     policy = read_policy(written(tmp_path / "mine.yaml", the_policy()))
     assert policy.xids.hardware == {48}
+
+
+def test_triage_reads_the_same_meaning_from_an_xid() -> None:
+    patterns = {
+        pattern["key"]: pattern["match"]
+        for pattern in yaml.safe_load(PATTERNS.read_text(encoding="utf-8"))["patterns"]
+        if pattern["key"].startswith("xid-")
+    }
+    xids = read_policy().xids
+    for key, codes in (("xid-hardware", xids.hardware), ("xid-application", xids.application)):
+        in_log = {n for n in range(200) if re.search(patterns[key], f"Xid (PCI:0000:1a:00): {n}, ")}
+        assert in_log == codes
 
 
 @pytest.mark.parametrize(
