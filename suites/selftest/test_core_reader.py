@@ -19,7 +19,7 @@ from fixtures.evidence.crash import Frame
 from fixtures.triage import core_tables
 from fixtures.triage.core import CoreError, GpuCore, read_core
 from fixtures.triage.core_layout import Table
-from fixtures.triage.core_lines import line_of
+from fixtures.triage.core_lines import lines_of
 from fixtures.triage.demangle import full_name, short_name
 from suites.selftest.triage_corpus import CORPUS
 
@@ -56,9 +56,8 @@ def shrunk(core: bytes) -> bytes:
     out = bytearray(core[:64])
     table = bytearray()
     for _at, header in headers(core):
-        data = b"" if header[1] == Table.IMAGE and header[5] > 10_000 else b""
-        if header[1] != Table.IMAGE or header[5] < 10_000:
-            data = core[header[4] : header[4] + header[5]]
+        large = header[1] == Table.IMAGE and header[5] > 10_000
+        data = b"" if large else core[header[4] : header[4] + header[5]]
         header[4], header[5] = len(out), len(data)
         out += data
         table += SECTION.pack(*header)
@@ -254,9 +253,10 @@ def test_sections_that_claim_everything_stay_in_bounds(tmp_path: Path, small: by
 @FUZZ
 @given(table=st.binary(max_size=300), address=st.integers(0, 1 << 64))
 def test_line_decoder_takes_any_bytes(table: bytes, address: int) -> None:
-    line_of(table, address)
-    line_of(struct.pack("<IH", len(table) + 2, 2) + table, address)
-    line_of(struct.pack("<IHBB", len(table) + 4, 5, 8, 0) + table, address, table)
+    wanted = frozenset({address, 0, 64})
+    lines_of(table, wanted)
+    lines_of(struct.pack("<IH", len(table) + 2, 2) + table, wanted)
+    lines_of(struct.pack("<IHBB", len(table) + 4, 5, 8, 0) + table, wanted, table)
 
 
 def test_line_decoder_reads_version_5() -> None:
@@ -269,10 +269,10 @@ def test_line_decoder_reads_version_5() -> None:
     head = header + folders + files
     unit = struct.pack("<HBBI", 5, 8, 0, len(head)) + head + program
     table = struct.pack("<I", len(unit)) + unit
-    assert line_of(table, 0x1010, strings) == ("kernel.cu", 42)
-    assert line_of(table, 0x1030, strings) == ("kernel.cu", 43)
-    assert line_of(table, 0x1040, strings) is None
-    assert line_of(table[:-9], 0x1030, strings) is None
+    wanted = frozenset({0x1010, 0x1030, 0x1040})
+    found = lines_of(table, wanted, strings)
+    assert found == {0x1010: ("kernel.cu", 42), 0x1030: ("kernel.cu", 43)}
+    assert lines_of(table[:-9], wanted, strings) == {}
 
 
 NESTED = "_ZN2at6native24index_elementwise_kernelILi128ELi4EZNS0_16gpu_index_kernelEEvlT1_"
