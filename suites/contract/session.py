@@ -1,0 +1,89 @@
+"""One pytest session over the contract tier's cells: the plan, and each cell's verdict once.
+
+Owns: how the processes of a session share one OUT. Must not know: pytest's items.
+Verdicts come from the same runner and the same judge as the command line's.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from uuid import uuid4
+
+from filelock import FileLock
+
+from fixtures.cells.axes import Tier
+from fixtures.cells.cell import CellKey, Plan
+from fixtures.cells.machine import probe_machine
+from fixtures.cells.planner import plan
+from fixtures.cells.request import PlanRequest
+from fixtures.cells.sweeps import load_catalog
+from fixtures.run.environment import ChildEnvironment
+from fixtures.run.outfolder import OutFolder
+from fixtures.run.runner import run_cell_once
+from fixtures.source.environment import child_environment
+from fixtures.source.resolve import resolve
+from gates.judge import judge_cell
+from gates.known import read_known_issues
+from gates.policy import read_policy
+from gates.verdict import Verdict
+
+_NOTE = ".pytest-session"
+
+
+def contract_plan(vllm: str | None, sweep: str) -> Plan:
+    """The contract cells of a sweep. Raises what the planner and the resolver raise."""
+    request = PlanRequest(sweep=sweep, tiers=(Tier.CONTRACT,))
+    return plan(request, resolve(vllm), probe_machine(), load_catalog())
+
+
+class ContractSession:
+    """The cells of one pytest session.
+
+    Args:
+        planned: what may be run.
+        out: the folder for evidence, shared by all processes of the session.
+        session_id: equal in those processes and nowhere else; None where there is one process.
+    """
+
+    def __init__(self, planned: Plan, out: Path, session_id: str | None) -> None:
+        self._plan = planned
+        self._out = out
+        self._session_id = session_id or uuid4().hex
+        self._verdicts: dict[CellKey, Verdict] = {}
+        self._ready = False
+
+    def verdict(self, key: CellKey) -> Verdict:
+        """The verdict on a cell, which runs first unless some process of the session ran it."""
+        if not self._ready:
+            self._prepare()
+        if key not in self._verdicts:
+            self._verdicts[key] = self._judged(key)
+        return self._verdicts[key]
+
+    def _judged(self, key: CellKey) -> Verdict:
+        run = run_cell_once(self._plan, key, self._out, self._environment)
+        reference = (
+            run_cell_once(self._plan, run.cell.reference, self._out, self._environment)
+            if run.cell.reference
+            else None
+        )
+        return judge_cell(run, reference, read_policy(), read_known_issues(), date.today())
+
+    @cached_property
+    def _environment(self) -> ChildEnvironment:
+        return child_environment(self._plan.source)
+
+    def _prepare(self) -> None:
+        """The first process of the session begins a fresh OUT, the others join it."""
+        folder = OutFolder(self._out)
+        note = self._out / _NOTE
+        with FileLock(self._out / f"{_NOTE}.lock"):
+            if note.exists() and note.read_text(encoding="utf-8") == self._session_id:
+                folder.join(self._plan)
+            else:
+                with folder.held():
+                    folder.begin(self._plan)
+                note.write_text(self._session_id, encoding="utf-8")
+        self._ready = True

@@ -1,0 +1,74 @@
+"""The contract tier as pytest items: one per cell and gate, with the gate's verdicts.
+
+`pytest suites/contract -k "dsv4 and FULL" -n 2 --vllm 0.26.0`
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from fixtures.cells.axes import Tier
+from fixtures.cells.cell import CellKey
+from fixtures.errors import GraphGateError
+from gates.judge import GATES_OF_TIER, OWN_STATUSES, worst
+from gates.verdict import Finding, Gate, Status, Verdict
+from suites.contract.session import ContractSession, contract_plan
+
+_SESSION = pytest.StashKey[ContractSession]()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item per planned cell and gate of its tier; the same list in every process."""
+    config = metafunc.config
+    try:
+        planned = contract_plan(config.getoption("--vllm"), config.getoption("--sweep"))
+    except GraphGateError as error:
+        raise pytest.UsageError(str(error)) from error
+    session_id = getattr(config, "workerinput", {}).get("testrunuid")
+    config.stash[_SESSION] = ContractSession(
+        planned, config.getoption("--graphgate-out"), session_id
+    )
+    items = [
+        pytest.param(cell.key, gate, id=f"{cell.key}-{gate}")
+        for cell in planned.cells
+        for gate in GATES_OF_TIER[Tier.CONTRACT]
+    ]
+    metafunc.parametrize(("key", "gate"), items)
+
+
+def test_contract(key: CellKey, gate: Gate, pytestconfig: pytest.Config) -> None:
+    """The findings of one gate on one cell; a failure's message is the findings' own words."""
+    try:
+        verdict = pytestconfig.stash[_SESSION].verdict(key)
+    except GraphGateError as error:
+        pytest.fail(str(error), pytrace=False)
+    _report(gate, verdict)
+
+
+def _report(gate: Gate, verdict: Verdict) -> None:
+    if gate is not Gate.LIVENESS and verdict.status in OWN_STATUSES - {Status.UNSUPPORTED}:
+        pytest.skip(f"not judged: the run itself is {verdict.status}")
+    findings = tuple(finding for finding in verdict.findings if finding.gate is gate)
+    if not findings:
+        return
+    status = worst(findings)
+    why = _why(findings, status)
+    if status.blocks:
+        pytest.fail(why, pytrace=False)
+    elif status is Status.XFAIL:
+        pytest.xfail(why)
+    elif status is Status.UNSUPPORTED:
+        pytest.skip(why)
+    elif status is Status.XPASS:
+        warnings.warn(why, stacklevel=1)
+
+
+def _why(findings: tuple[Finding, ...], status: Status) -> str:
+    """The words of the findings that made the status, one a line, each with its fault class."""
+    return "\n".join(
+        f"{finding.status} {finding.identity}: {finding.why}"
+        for finding in findings
+        if finding.status is status
+    )
