@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -132,6 +133,49 @@ def test_an_import_that_fails_is_every_cells_own_evidence(tmp_path: Path) -> Non
     assert runs["m"].attempts[-1].exit == Exited(code=0)  # exec'd, and the entry imports
     (log,) = (tmp_path / "out/logs").glob("forkserver-*")
     assert "suites.nothing_here" in log.read_text()
+
+
+def _preloading(module: str, folder: Path) -> ChildEnvironment:
+    """An environment whose server imports a module of this text."""
+    folder.mkdir()
+    (folder / "preloaded.py").write_text(module)
+    update = {"preload": ("preloaded",), "module_path": (str(folder),)}
+    return environment().model_copy(update=update)
+
+
+def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fixtures.run.forkclient.PRELOAD_SECONDS", 0.5)
+    env = _preloading("import time; time.sleep(600)", tmp_path / "modules")
+    runs = finished(run_all(plan_of(cell_that("finish", name="m")), tmp_path / "out", env))
+    assert runs["m"].attempts[-1].exit == Exited(code=0)
+
+
+def test_a_run_can_be_stopped_while_a_server_imports(tmp_path: Path) -> None:
+    code = "import os, pathlib, time\n"
+    code += f"pathlib.Path({str(tmp_path)!r}, 'server.pid').write_text(str(os.getpid()))\n"
+    env = _preloading(code + "time.sleep(600)", tmp_path / "modules")
+    events = run_plan(plan_of(cell_that("finish")), tmp_path / "out", env, jobs=1)
+    while not isinstance(next(events), CellStarted):
+        pass
+    server = pid_in(tmp_path / "server.pid")
+    before = time.monotonic()
+    events.close()
+    assert time.monotonic() - before < 5
+    assert not is_alive(server)
+    assert Ledger(tmp_path / "out/ledger.jsonl").read().runs == ()
+
+
+def test_what_is_imported_sees_the_cells_own_variables(tmp_path: Path) -> None:
+    code = "import os, pathlib\n"
+    code += f"pathlib.Path({str(tmp_path)!r}, 'seen').open('a').write(os.environ['SWITCH'])\n"
+    env = _preloading(code, tmp_path / "modules")
+    plan = plan_of(
+        cell_that("finish", name="a", environment={"SWITCH": "1"}),
+        cell_that("finish", name="b", environment={"SWITCH": "0"}),
+        cell_that("finish", name="c", environment={"SWITCH": "1"}),
+    )
+    assert len(finished(run_all(plan, tmp_path / "out", env))) == 3
+    assert sorted((tmp_path / "seen").read_text()) == ["0", "1"]
 
 
 def test_the_second_gate_says_who_holds_the_folder(tmp_path: Path) -> None:

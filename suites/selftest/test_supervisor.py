@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -84,7 +85,7 @@ def test_a_child_leads_a_session_of_its_own(pool: LauncherPool, tmp_path: Path) 
     ],
 )
 def test_every_way_to_die_is_told_apart(
-    pool: LauncherPool, tmp_path: Path, behaviour: str, settings: dict[str, object], end: Exit
+    pool: LauncherPool, tmp_path: Path, behaviour: str, settings: dict[str, Any], end: Exit
 ) -> None:
     run = run_alone(cell_that(behaviour, **settings), tmp_path, pool)
     assert run.attempts[-1].exit == end
