@@ -282,10 +282,17 @@ with terminate_as_interrupt():
 """
 
 
-@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("fork", ["fork", "exec"])
+@pytest.mark.parametrize(
+    ("fork", "signo"),
+    [
+        ("fork", signal.SIGINT),
+        ("fork", signal.SIGKILL),
+        ("exec", signal.SIGTERM),
+        ("exec", signal.SIGKILL),
+    ],
+)
 def test_a_gate_that_is_ended_leaves_evidence_and_no_child(
-    tmp_path: Path, signo: signal.Signals, fork: str
+    tmp_path: Path, fork: str, signo: signal.Signals
 ) -> None:
     out = tmp_path / "out"
     gate = subprocess.Popen(
@@ -309,7 +316,8 @@ def test_a_gate_that_is_ended_leaves_evidence_and_no_child(
     assert [run.cell.key.model for run in contents.runs] == ["done"]
     assert contents.problems == ()
     assert "work" in (attempt / "events.jsonl").read_text()
-    assert finished(run_all(plan_of(cell_that("finish")), out)), "the folder is free again"
+    with OutFolder(out).held():
+        pass  # the folder is free again
 
 
 def test_a_full_disk_stops_the_run_and_keeps_the_evidence(tmp_path: Path) -> None:
