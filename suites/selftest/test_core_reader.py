@@ -153,6 +153,16 @@ def test_rows_may_grow(tmp_path: Path, small: bytes, kind: Table) -> None:
     assert read_bytes(with_longer_rows(small, kind, 24), tmp_path) == read_bytes(small, tmp_path)
 
 
+def test_names_inside_a_core_are_cleaned(tmp_path: Path, small: bytes) -> None:
+    hostile = small.replace(b"wild_store", b"wild\x1b[31mX").replace(
+        b"c_illegal.py", b"c\x1b[2J\x07lll.py"
+    )
+    fault = read_bytes(hostile, tmp_path).exceptions[0]
+    assert fault.kernel is not None
+    assert fault.kernel.function == "wild[31mX"
+    assert (fault.kernel.file or "").isprintable()
+
+
 def test_old_drivers_sm_rows_leave_the_fault_to_the_lanes(tmp_path: Path) -> None:
     packed = (CORPUS / "cores/illegal_in_graph/core.cudacore.xz").read_bytes()
     core = bytearray(shrunk(lzma.decompress(packed)))

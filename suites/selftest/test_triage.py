@@ -93,6 +93,13 @@ def test_hang_is_named_by_its_running_kernel(tmp_path: Path) -> None:
     assert report.host_stacks == ("Thread 1\n  torch.cuda.synchronize\n",)
 
 
+def test_hang_is_not_called_by_a_symptom_that_may_mean_nothing(tmp_path: Path) -> None:
+    shutil.copy(CORPUS / "logs/broadcast-block/stderr.log", tmp_path)
+    report = failure(tmp_path, HUNG)
+    assert (report.title, report.kind) == ("hang in phase work", CrashKind.REG)
+    assert "no shared memory broadcast block" in report.secondary
+
+
 def test_interruption_by_us_is_not_blamed_on_the_child(tmp_path: Path) -> None:
     (tmp_path / "stderr.log").write_text("Traceback (most recent call last):\nKeyboardInterrupt\n")
     report = failure(tmp_path, Killed(reason=KillReason.INTERRUPTED, phase="start"))
