@@ -44,10 +44,11 @@ def test_contract(key: CellKey, gate: Gate, pytestconfig: pytest.Config) -> None
         verdict = pytestconfig.stash[_SESSION].verdict(key)
     except GraphGateError as error:
         pytest.fail(str(error), pytrace=False)
-    _report(gate, verdict)
+    report(gate, verdict)
 
 
-def _report(gate: Gate, verdict: Verdict) -> None:
+def report(gate: Gate, verdict: Verdict) -> None:
+    """Ends the item as pytest says it: failed, xfailed, skipped, or passed by returning."""
     if gate is not Gate.LIVENESS and verdict.status in OWN_STATUSES - {Status.UNSUPPORTED}:
         pytest.skip(f"not judged: the run itself is {verdict.status}")
     findings = tuple(finding for finding in verdict.findings if finding.gate is gate)

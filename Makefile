@@ -1,0 +1,64 @@
+# GraphGate's ways in. `make` flattens exit codes to 2: pipelines call `.venv/bin/graphgate`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# What `make gate` hands on; empty means GraphGate's own default.
+MODEL ?= all
+TIER ?= auto
+VLLM ?=
+MODES ?=
+BREAKABLE ?=
+OUT ?= out
+
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup gate check test test-releases bench clean
+
+help:
+	@echo "make setup                  make .venv, on top of PYTHON's vLLM where it has one"
+	@echo "make gate MODEL=dsv4        [TIER=] [VLLM=] [MODES=] [BREAKABLE=] [OUT=out]"
+	@echo "make check                  ruff, mypy, import-linter"
+	@echo "make test                   the tests, with two vLLM releases"
+	@echo "make test-releases          the tests over all other releases"
+	@echo "make bench                  time and memory of judging and rendering"
+	@echo "make clean                  remove .venv, out and the tools' caches"
+
+setup: $(READY)
+
+$(READY): pyproject.toml graphgate/bootstrap.py
+	$(PYTHON) graphgate/bootstrap.py $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=24.1"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@
+
+gate: setup
+	@$(BIN)/graphgate gate --model "$(MODEL)" --tier "$(TIER)" --out "$(OUT)" \
+		$(if $(VLLM),--vllm "$(VLLM)") \
+		$(if $(MODES),--modes "$(MODES)") \
+		$(if $(BREAKABLE),--breakable "$(BREAKABLE)")
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy conftest.py
+	$(BIN)/lint-imports --no-cache
+
+test: setup
+	$(BIN)/pytest -m "not releases" $(PYTEST_ARGS)
+
+test-releases: setup
+	$(BIN)/pytest -m releases $(PYTEST_ARGS)
+
+bench: setup
+	$(BIN)/python -m suites.bench.judge
+
+# Releases and the children's environment lie in the user's cache folder and are kept.
+clean:
+	rm -rf $(VENV) out build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
