@@ -1,4 +1,4 @@
-"""What happened at capture: state that passes share (C), inputs of what ran (E), frozen sizes (D)."""
+"""What happened at capture: shared state (C), inputs of what ran (E), frozen sizes (D)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _shared_state(captures: Sequence[Capture], breakable: bool, whose: str) -> I
         shared = ", ".join(bad[0].shared) or "no object, but a lazily filled field"
         lazy = ", ".join(filled.get(bad[0].descriptor) or ()) or "nothing"
         why = (
-            f"{mode}: {some([c.descriptor for c in bad], len(of_mode))} captured with the warm-up's "
-            f"state; shared: {shared}; already filled when capture began: {lazy}. What is planned "
+            f"{mode}: {some([c.descriptor for c in bad], len(of_mode))} captured with the "
+            f"warm-up's state; shared: {shared}; already filled when capture began: {lazy}. What is planned "
             "on first use is then missing from the graph"
         )
         yield failed(
@@ -122,9 +122,9 @@ def _frozen_query(audit: ContractAudit, captures: Sequence[Capture]) -> Iterator
     bad = []
     for capture in captures:
         ran, longest = _captured_pass(capture), admitted.get(capture.descriptor, 0)
-        if ran and ran.metadata.max_query_len is not None:
-            if longest > ran.metadata.max_query_len:
-                bad.append((capture.descriptor, longest, ran.metadata.max_query_len))
+        frozen = ran.metadata.max_query_len if ran else None
+        if frozen is not None and longest > frozen:
+            bad.append((capture.descriptor, longest, frozen))
     if bad:
         desc, longest, frozen = max(bad, key=lambda one: one[1])
         why = (
@@ -186,5 +186,4 @@ def _breaks(captures: Sequence[Capture], breakable: bool) -> Iterator[Finding]:
             status=Status.VACUOUS,
             n=len(pieces),
             why=f"{why} [{BREAKS}]",
-            evidence=(BREAKS,),
         )

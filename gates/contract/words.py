@@ -50,5 +50,4 @@ def failed(
         limit=limit,
         n=n,
         why=f"{why} [{at}]",
-        evidence=(at,),
     )
