@@ -29,10 +29,12 @@ help:
 
 setup: $(READY)
 
-$(READY): pyproject.toml graphgate/bootstrap.py
+$(BIN)/python:
 	$(PYTHON) graphgate/bootstrap.py $(VENV)
+
+$(READY): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24.1"
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@
 
 gate: setup

@@ -13,6 +13,7 @@ from graphgate.judge import judge
 from graphgate.plan import plan
 from graphgate.report import report
 from graphgate.run import gate, run
+from graphgate.triage import triage
 
 _USAGE_ERROR = 2
 _UNEXPECTED = 1
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report):
+for verb in (gate, plan, run, judge, report, triage):
     app.command()(verb)
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from fixtures.evidence.crash import CrashReport
 from fixtures.triage.reader import read_files
 
 
-def triage(files: Sequence[Path], json: bool = False) -> None:
-    """Reads logs and GPU cores of one failure and prints what it was.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
+def triage(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Logs and GPU cores of one failure.")
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+) -> None:
+    """Read logs and GPU cores of one failure by hand, and print what it was."""
     facts = facts_of(read_files(files))
     print(json_text.dumps(facts, indent=2) if json else as_text(facts))
 
