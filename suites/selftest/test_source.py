@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from fixtures.errors import ConfigError, InfraError
+from fixtures.run.environment import REPOSITORY
 from fixtures.source.dating import tree_version
 from fixtures.source.environment import child_environment, environment_key, slim_python
 from fixtures.source.release import cached_releases, fetch_release, unpack_sources
@@ -278,6 +279,15 @@ class TestInstalled:
             [python, "-c", "import vllm"], env={**os.environ, **environment.variables}, check=True
         )
         assert not list(Path(source.python_path, "vllm").rglob("__pycache__"))
+
+    def test_set_up_lies_on_top_of_the_chosen_pythons_vllm(
+        self, python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = tmp_path / "made"
+        bootstrap = REPOSITORY / "graphgate" / "bootstrap.py"
+        subprocess.run([python, str(bootstrap), str(made)], check=True, stdout=subprocess.PIPE)
+        monkeypatch.setenv("GRAPHGATE_PYTHON", str(made / "bin" / "python"))
+        assert resolve("installed").version == "1.2.3"
 
     def test_without_one_the_default_is_pinned(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("GRAPHGATE_PYTHON", raising=False)
