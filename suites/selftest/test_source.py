@@ -54,7 +54,8 @@ class TestRelease:
         assert (source.kind, source.version) == ("release", "0.26.0")
         root = Path(source.python_path)
         assert (root / "vllm/v1/worker/gpu/cudagraph_utils.py").is_file()
-        suffixes = {path.suffix for path in (root / "vllm").rglob("*") if path.is_file()}
+        kept = [path for path in (root / "vllm").rglob("*") if path.is_file()]
+        suffixes = {path.suffix for path in kept if path.parent.name != "__pycache__"}
         assert suffixes == {".py", ".json"}
         assert source.identity.startswith("release:0.26.0:")
         assert resolve("0.26.0") == source
