@@ -86,6 +86,13 @@ def _judge_counts(engagement: Engagement) -> tuple[Finding, ...]:
     if captured > planned:
         why = f"{captured} descriptors were captured, {captured - planned} more than planned"
         found.append(_count("late-capture", Status.FAIL, captured, planned, why, fault_class="I"))
+    if engagement.late_captures:
+        why = (
+            f"{engagement.late_captures} graphs were captured while requests were served: what "
+            "was captured at start-up is looked up under another key"
+        )
+        late = engagement.late_captures
+        found.append(_count("late-capture", Status.FAIL, late, 0, why, fault_class="I"))
     if replayed < captured:
         why = f"only {replayed} of {captured} captured descriptors were replayed"
         found.append(_count("replayed", Status.VACUOUS, replayed, captured, why))

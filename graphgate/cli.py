@@ -9,6 +9,7 @@ import typer
 
 from fixtures.errors import ConfigError, GraphGateError
 from gates.verdict import ExitCode
+from graphgate.drift import drift
 from graphgate.judge import judge
 from graphgate.plan import plan
 from graphgate.report import report
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report, triage):
+for verb in (gate, plan, run, judge, report, drift, triage):
     app.command()(verb)
 
 

@@ -20,29 +20,27 @@ def judge_drafts(audit: ContractAudit, *, breakable: bool) -> Iterator[Finding]:
         )
 
 
+_CLASS: dict[str, FaultClass] = {"planned": "C", "scalar": "D"}
+
+
 def _replays(draft: Draft) -> Iterator[Finding]:
     """A draft graph runs whenever its step comes: nothing else may have to run before it."""
     for wrong, when in (
         (draft.wrong_alone, "alone"),
         (draft.wrong_after_target, "after-target"),
     ):
-        if wrong:
-            fault_class: FaultClass = "C" if set(wrong) <= {"planned"} else "A"
-            if set(wrong) <= {"scalar"}:
-                fault_class = "D"
+        # What is read from tensors speaks for itself; only without it do plans and scalars.
+        torn = set(wrong) - set(_CLASS)
+        classes = {_CLASS.get(column, "A") for column in (torn or wrong)}
+        for fault_class in sorted(classes):
             why = (
                 f"draft {draft.phase} graphs replayed {when.replace('-', ' the ')} are wrong in "
                 f"{', '.join(sorted(wrong))} ({sum(wrong.values())} rows over {draft.steps} "
                 f"steps); the metadata they captured is {draft.metadata_origin}"
             )
-            yield failed(
-                Gate.PARITY,
-                f"draft-{draft.phase}-{when}",
-                fault_class,
-                why,
-                place(draft.symbol),
-                n=draft.steps,
-            )
+            check = f"draft-{draft.phase}-{when}"
+            at = place(draft.symbol)
+            yield failed(Gate.PARITY, check, fault_class, why, at, n=draft.steps)
 
 
 def _agreement(audit: ContractAudit, draft: Draft) -> Iterator[Finding]:
