@@ -50,6 +50,14 @@ class ContractRecord(Record):
     rows: dict[str, str]
 
 
+class Drift(Record):
+    """The file `drift.json` of a run: the contracts of the base and of the tree under test."""
+
+    schema_version: int = SCHEMA_VERSION
+    base: ContractRecord
+    new: ContractRecord
+
+
 def contract_record(vllm: str, identity: str, runs: Sequence[CellRun]) -> ContractRecord:
     """The record that the evidence of a drift plan makes.
 
@@ -62,8 +70,9 @@ def contract_record(vllm: str, identity: str, runs: Sequence[CellRun]) -> Contra
     return ContractRecord(vllm=vllm, identity=identity, rows=rows)
 
 
-def drift_findings(base: ContractRecord, new: ContractRecord) -> tuple[Finding, ...]:
+def drift_findings(drift: Drift) -> tuple[Finding, ...]:
     """One finding per row that changed. None of them is a fault."""
+    base, new = drift.base, drift.new
     return tuple(
         Finding(
             gate=Gate.DRIFT,

@@ -18,19 +18,22 @@ from fixtures.evidence.cellrun import CellRun
 from fixtures.run.ledger import Ledger
 from fixtures.run.outfolder import PLAN_FILE
 from gates.decide import complete, decide
+from gates.drift import Drift, drift_findings
 from gates.judge import judge_cell
 from gates.known import KnownIssue
 from gates.policy import Policy
 from gates.verdict import Finding, Status, Verdict, Verdicts
 
 LEDGER_FILE = "ledger.jsonl"
+DRIFT_FILE = "drift.json"
 
 
 class Evidence(NamedTuple):
-    """What the folders hold together: one plan, the runs that count by key, remarks."""
+    """What the folders hold together: one plan, the runs that count by key, drift, remarks."""
 
     plan: Plan
     runs: Mapping[str, CellRun]
+    drift: tuple[Finding, ...]
     notes: tuple[str, ...]
 
 
@@ -39,14 +42,13 @@ def judge_folder(
     policy: Policy,
     known: tuple[KnownIssue, ...],
     today: date,
-    tree_findings: tuple[Finding, ...] = (),
 ) -> Verdicts:
     """The verdicts on the evidence in `dirs`, all shards of one run.
 
     Raises:
         ConfigError: a folder holds no readable plan, or the folders do not belong together.
     """
-    return judge_evidence(read_evidence(dirs, policy), policy, known, today, tree_findings)
+    return judge_evidence(read_evidence(dirs, policy), policy, known, today)
 
 
 def judge_evidence(
@@ -54,7 +56,6 @@ def judge_evidence(
     policy: Policy,
     known: tuple[KnownIssue, ...],
     today: date,
-    tree_findings: tuple[Finding, ...] = (),
 ) -> Verdicts:
     """The verdicts on evidence that was read before."""
     plan = evidence.plan
@@ -63,9 +64,9 @@ def judge_evidence(
         source=plan.source.identity,
         sweep=plan.sweep,
         verdicts=verdicts,
-        findings=tree_findings,
+        findings=evidence.drift,
         notes=evidence.notes,
-        decision=decide(plan, verdicts, tree_findings, policy),
+        decision=decide(plan, verdicts, evidence.drift, policy),
     )
 
 
@@ -100,7 +101,24 @@ def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
                 notes.append(f"{key} was run in more than one shard; the more telling run counts")
             else:
                 runs[key] = run
-    return Evidence(plan, runs, tuple(notes))
+    return Evidence(plan, runs, _read_drift(folders, plan), tuple(notes))
+
+
+def _read_drift(folders: Iterable[Path], plan: Plan) -> tuple[Finding, ...]:
+    """What changed in the capture contract, where a shard recorded it."""
+    found: dict[Finding, None] = {}
+    for path in (folder / DRIFT_FILE for folder in folders):
+        if path.exists():
+            drift = Drift.read_json(path)
+            if drift.new.identity != plan.source.identity:
+                raise ConfigError(
+                    f"is about {drift.new.identity}, the plan about {plan.source.identity}",
+                    source=path,
+                    key="new.identity",
+                    remedy="record the drift of the tree that is tested",
+                )
+            found |= dict.fromkeys(drift_findings(drift))
+    return tuple(found)
 
 
 def _read_plan(folder: Path) -> Plan:

@@ -18,7 +18,7 @@ from fixtures.evidence.cellrun import CellRun
 from fixtures.run.runner import run_plan
 from fixtures.source.environment import child_environment
 from fixtures.source.resolve import resolve
-from gates.drift import TITLES, ContractRecord, contract_record, drift_findings
+from gates.drift import TITLES, ContractRecord, Drift, contract_record, drift_findings
 from gates.verdict import Finding
 from graphgate.live import Live
 from graphgate.options import Vllm
@@ -42,10 +42,10 @@ def drift(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Record the capture contract of a vLLM; say what changed against a base. Never fails on drift."""
+    """Record a vLLM's capture contract; say what changed against a base. Drift never fails."""
     live = Live()
     new = record_of(resolve(vllm or None, live.step), live)
-    findings = drift_findings(base_record(base, live), new) if base else ()
+    findings = drift_findings(Drift(base=base_record(base, live), new=new)) if base else ()
     if record is not None:
         write_whole(record, new.to_json().encode())
     if as_json:

@@ -11,7 +11,7 @@ import typer
 from gates.evidence import judge_evidence, read_evidence
 from gates.known import DEFAULT_KNOWN_ISSUES, read_known_issues
 from gates.policy import DEFAULT_POLICY, read_policy
-from gates.verdict import Finding, Verdicts
+from gates.verdict import Verdicts
 from reports.files import write_whole
 from reports.terminal import print_report
 
@@ -44,7 +44,6 @@ def judge_into(
     *,
     policy: Path = DEFAULT_POLICY,
     known_issues: Path = DEFAULT_KNOWN_ISSUES,
-    tree_findings: tuple[Finding, ...] = (),
 ) -> Verdicts:
     """Judge the evidence in `dirs`, write `out/verdicts.json`, print the report.
 
@@ -54,7 +53,7 @@ def judge_into(
     rules = read_policy(policy)
     known = read_known_issues(known_issues)
     evidence = read_evidence(dirs, rules)
-    verdicts = judge_evidence(evidence, rules, known, date.today(), tree_findings)
+    verdicts = judge_evidence(evidence, rules, known, date.today())
     write_whole(out / VERDICTS_FILE, verdicts.to_json().encode())
     print_report(verdicts, evidence.plan)
     return verdicts

@@ -13,7 +13,10 @@ from fixtures.cells.cell import Plan
 from fixtures.evidence.cellrun import CellRun
 from fixtures.run.runner import node_failed, run_plan
 from fixtures.source.environment import child_environment
+from gates.drift import Drift
+from gates.evidence import DRIFT_FILE
 from gates.verdict import ExitCode
+from graphgate.drift import Base, base_record, record_of
 from graphgate.judge import judge_into
 from graphgate.live import Live
 from graphgate.options import (
@@ -30,6 +33,7 @@ from graphgate.options import (
     same_source,
 )
 from graphgate.report import report_into
+from reports.files import write_whole
 
 _INTERRUPTED = 130
 _OUT = Path("out")
@@ -58,6 +62,7 @@ def gate(
     breakable: BreakableOption = None,
     sweep: SweepOption = "pr",
     shard: ShardOption = None,
+    base: Base = None,
     out: Out = _OUT,
     jobs: Jobs = None,
 ) -> None:
@@ -75,6 +80,8 @@ def gate(
     )
     with _readable_when_interrupted(out):
         _run(made, out, live, jobs)
+        if base is not None:
+            _record_drift(base, made, out, live)
     verdicts = judge_into([out], out)
     report_into(verdicts, [out], out)
     raise typer.Exit(int(verdicts.decision.exit_code))
@@ -83,6 +90,12 @@ def gate(
 def _run(plan: Plan, out: Path, live: Live, jobs: int | None) -> list[CellRun]:
     environment = child_environment(plan.source, live.step)
     return live.follow(run_plan(plan, out, environment, jobs=jobs), len(plan.cells))
+
+
+def _record_drift(base: str, plan: Plan, out: Path, live: Live) -> None:
+    """Leaves drift.json beside the evidence: the contracts of the base and of what is tested."""
+    drift = Drift(base=base_record(base, live), new=record_of(plan.source, live))
+    write_whole(out / DRIFT_FILE, drift.to_json().encode())
 
 
 @contextmanager

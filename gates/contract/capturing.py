@@ -47,8 +47,8 @@ def _shared_state(captures: Sequence[Capture], breakable: bool, whose: str) -> I
         lazy = ", ".join(filled.get(bad[0].descriptor) or ()) or "nothing"
         why = (
             f"{mode}: {some([c.descriptor for c in bad], len(of_mode))} captured with the "
-            f"warm-up's state; shared: {shared}; already filled when capture began: {lazy}. What is planned "
-            "on first use is then missing from the graph"
+            f"warm-up's state; shared: {shared}; already filled when capture began: {lazy}. "
+            "What is planned on first use is then missing from the graph"
         )
         yield failed(
             Gate.AUDIT,

@@ -28,7 +28,7 @@ SICK = an_attempt(Exited(code=1), crash=a_crash("INFRA", "busy or unavailable"))
 def judged(runs: Iterable[CellRun]) -> tuple[Verdicts, dict[str, CellRun]]:
     by_key = {str(run.cell.key): run for run in runs}
     plan = a_plan(*(run.cell for run in by_key.values()))
-    evidence = Evidence(plan, by_key, ())
+    evidence = Evidence(plan, by_key, (), ())
     return judge_evidence(evidence, read_policy(), (), date(2026, 11, 30)), by_key
 
 
