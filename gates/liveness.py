@@ -26,6 +26,8 @@ STATUS_OF_KIND = {
 """What a triaged failure makes of a run that did not complete. What cannot be told apart
 from a fault of the code under test counts as one."""
 
+_CAPTURE_ERRORS = ("cudaErrorStreamCapture", "cudaErrorCapturedEvent")
+
 _CHECKS = {
     Status.MISSING: "received",
     Status.HANG: "progress",
@@ -103,13 +105,21 @@ def _check(run: CellRun, status: Status) -> str:
 
 
 def _fault_class(run: CellRun, status: Status) -> FaultClass | None:
-    """M where the failure hides behind a good exit code or record, H where nothing was proven."""
+    """H: nothing was proven. I: illegal in a capture. M: hidden behind a good exit or record."""
     if status is Status.VACUOUS:
         return "H"
+    report = _report(run)
+    if status is Status.CRASH and report is not None and _illegal_in_capture(report):
+        return "I"
     ended = run.attempts[-1].exit if run.attempts else None
     clean = isinstance(ended, Exited) and ended.code == 0
     hidden = clean or (isinstance(ended, Exited) and run.observation is not None)
     return "M" if status is Status.CRASH and hidden else None
+
+
+def _illegal_in_capture(report: CrashReport) -> bool:
+    """Whether CUDA said that what was done is not permitted in a capture (errors 900 to 907)."""
+    return (report.exception or "").startswith(_CAPTURE_ERRORS)
 
 
 def _why(run: CellRun, status: Status) -> str:

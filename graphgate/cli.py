@@ -11,6 +11,7 @@ from fixtures.errors import ConfigError, GraphGateError
 from gates.verdict import ExitCode
 from graphgate.drift import drift
 from graphgate.judge import judge
+from graphgate.mutants import mutants
 from graphgate.plan import plan
 from graphgate.report import report
 from graphgate.run import gate, run
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report, drift, triage):
+for verb in (gate, plan, run, judge, report, drift, mutants, triage):
     app.command()(verb)
 
 

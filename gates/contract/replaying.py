@@ -19,7 +19,8 @@ _MEANING: dict[str, tuple[str, str]] = {
 
 def judge_replay(audit: ContractAudit) -> Iterator[Finding]:
     """One finding per class of wrong output, and those on caches, ranges and errors."""
-    graphs = [step for step in audit.steps if step.replayed_graphs]
+    # Where a graph was chosen, and not only where one was replayed: a replay left out is wrong too.
+    graphs = [step for step in audit.steps if step.chosen is not None and step.error is None]
     captured = {capture.descriptor: capture for capture in audit.captures}
     plain = {step.chosen for step in graphs if not _padded(step) and _torn(step)}
     wrong: dict[FaultClass, list[tuple[Step, str]]] = defaultdict(list)
@@ -118,16 +119,17 @@ def _stray_writes(graphs: list[Step]) -> Iterator[Finding]:
 
 
 def _out_of_range(graphs: list[Step]) -> Iterator[Finding]:
-    """Class A: a replay that reads or writes beyond a table reads values of another step."""
+    """Reads and writes beyond a table: of stale values (A), or of padded rows alone (F)."""
     bad = [step for step in graphs if step.range_faults]
     if bad:
+        fault_class: FaultClass = "F" if all(_padded(step) for step in bad) else "A"
         fault = bad[0].range_faults[0]
         why = (
             f"{len(bad)} of {len(graphs)} replays would access memory out of bounds: "
             f"{fault.operation} uses {fault.what} {fault.value} of {fault.limit}; first with "
             f"{bad[0].chosen}"
         )
-        yield failed(Gate.AUDIT, "replay-range", "A", why, TABLES, n=len(graphs))
+        yield failed(Gate.AUDIT, "replay-range", fault_class, why, TABLES, n=len(graphs))
 
 
 def _errors(audit: ContractAudit) -> Iterator[Finding]:

@@ -1,0 +1,106 @@
+"""The verb `mutants`: plants every regression, and tells which ones the gates saw."""
+
+from __future__ import annotations
+
+import json as json_text
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fixtures.cells.axes import Tier
+from fixtures.cells.machine import probe_machine
+from fixtures.cells.mutants import Mutant, MutantPlan, load_mutants, plan_mutants
+from fixtures.cells.request import PlanRequest
+from fixtures.cells.sweeps import load_catalog
+from fixtures.errors import ConfigError
+from fixtures.run.runner import run_plan
+from fixtures.source.environment import child_environment
+from fixtures.source.resolve import resolve
+from gates.evidence import judge_evidence, read_evidence
+from gates.mutants import MutantResult, judge_mutants
+from gates.policy import read_policy
+from gates.verdict import ExitCode
+from graphgate.live import Live
+from graphgate.options import Jobs, Out, Vllm
+
+_OUT = Path("out/mutants")
+
+
+def mutants(
+    *,
+    tier: Annotated[str, typer.Option("--tier", help="The tier whose mutants to plant.")] = (
+        Tier.CONTRACT.value
+    ),
+    vllm: Vllm = None,
+    zoo: Annotated[
+        bool, typer.Option("--zoo", help="The planted crashes of triage, in place of a tier's.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    out: Out = _OUT,
+    jobs: Jobs = None,
+) -> None:
+    """Plant each mutant and expect it killed with its class; exit code 0 if all are, else 10."""
+    if zoo:
+        raise ConfigError(
+            "the zoo is not in this version of GraphGate",
+            source="--zoo",
+            remedy="leave it out: the mutants of --tier are planted",
+        )
+    live = Live()
+    made = _planned(tier, vllm, live)
+    results = run_mutants(made, out, live, jobs)
+    if as_json:
+        typer.echo(json_text.dumps([result.plain() for result in results], indent=2))
+    else:
+        _show(results, made)
+    killed = all(result.killed for result in results)
+    raise typer.Exit(ExitCode.ALLOW if killed else ExitCode.FAIL)
+
+
+def _planned(tier: str, vllm: str | None, live: Live) -> MutantPlan:
+    """The plan; the cheap checks come before anything is fetched."""
+    asked = PlanRequest.parse(tier=tier).tiers
+    if asked is None or len(asked) != 1:
+        raise ConfigError(
+            f"{tier!r} is not one tier", source="--tier", remedy=f"name one: {', '.join(Tier)}"
+        )
+    known, catalog = load_mutants(), load_catalog()
+    return plan_mutants(known, asked[0], resolve(vllm or None, live.step), probe_machine(), catalog)
+
+
+def run_mutants(
+    made: MutantPlan, out: Path, live: Live, jobs: int | None = None
+) -> tuple[MutantResult, ...]:
+    """Runs the plan's cells into `out` and judges every mutant by them."""
+    environment = child_environment(made.plan.source, live.step)
+    live.follow(run_plan(made.plan, out, environment, jobs=jobs), len(made.plan.cells))
+    policy = read_policy()
+    # No known issues: what they excuse would make a mutant of that kind invisible.
+    judged = judge_evidence(read_evidence([out], policy), policy, (), date.today())
+    return judge_mutants(made.planted, {str(v.key): v for v in judged.verdicts})
+
+
+def _show(results: tuple[MutantResult, ...], made: MutantPlan) -> None:
+    console = Console(highlight=False)
+    table = Table(box=None, title=f"{len(results)} mutants on vLLM {made.plan.source.version}")
+    for column in ("", "mutant", "expected", "why"):
+        table.add_column(column, no_wrap=column in ("", "expected"))
+    expected = {mutant.name: _expected(mutant) for mutant in made.planted}
+    for result in results:
+        word = "[green]killed[/]" if result.killed else "[red]SURVIVED[/]"
+        table.add_row(word, result.name, expected[result.name], escape(result.why))
+    for mutant in made.left_out:
+        reason = mutant.reason or f"vLLM {mutant.versions} alone"
+        table.add_row("not planted", mutant.name, _expected(mutant), escape(reason))
+    console.print(table)
+    killed = sum(result.killed for result in results)
+    console.print(f"\n{killed} of {len(results)} mutants killed, each by its own gate and class")
+
+
+def _expected(mutant: Mutant) -> str:
+    return f"{mutant.gate}:{mutant.fault_class}"
