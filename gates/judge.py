@@ -31,7 +31,13 @@ GATES: tuple[GateFunction, ...] = (judge_engagement, _judge_audit, judge_hygiene
 """The gates that a living run passes through, in the order in which a reader wants them."""
 
 GATES_OF_TIER: dict[Tier, tuple[Gate, ...]] = {
-    Tier.CONTRACT: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.AUDIT, Gate.HYGIENE),
+    Tier.CONTRACT: (
+        Gate.LIVENESS,
+        Gate.ENGAGEMENT,
+        Gate.AUDIT,
+        Gate.PARITY,
+        Gate.HYGIENE,
+    ),
     Tier.CANARY: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.HYGIENE),
     Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.HYGIENE),
 }

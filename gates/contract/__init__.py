@@ -6,7 +6,6 @@ Must not know: how the record was made.
 
 from __future__ import annotations
 
-from fixtures.cells.axes import Breakable
 from fixtures.evidence.cellrun import CellRun
 from gates.contract.capturing import judge_captures
 from gates.contract.descriptors import judge_descriptors
@@ -21,13 +20,12 @@ def judge_contract(run: CellRun) -> tuple[Finding, ...]:
     audit = run.observation.audit if run.observation is not None else None
     if audit is None or not audit.planned:
         return ()
-    breakable = run.cell.key.breakable is Breakable.ON
     found = (
-        *judge_captures(audit, audit.captures, breakable=breakable),
+        *judge_captures(audit, audit.captures),
         *judge_replay(audit),
         *judge_descriptors(audit),
         *judge_dispatch(audit),
-        *judge_drafts(audit, breakable=breakable),
+        *judge_drafts(audit),
     )
     gates = {finding.gate for finding in found if finding.status is not Status.PASS}
     passed = []

@@ -10,23 +10,22 @@ from gates.verdict import Finding, Gate, Status
 
 
 def judge_captures(
-    audit: ContractAudit, captures: Sequence[Capture], *, breakable: bool, whose: str = ""
+    audit: ContractAudit, captures: Sequence[Capture], *, whose: str = ""
 ) -> Iterator[Finding]:
     """Findings on captures of one manager.
 
     Args:
         audit: the cell's record, for its settings and dispatch table.
         captures: the manager's captures.
-        breakable: whether PIECEWISE is one capture with breaks.
         whose: prefix of the check's name for a manager other than the model's own.
     """
-    yield from _shared_state(captures, breakable, whose)
+    yield from _shared_state(captures, audit.breakable, whose)
     yield from _eager_inputs(audit, captures, whose)
     yield from _local_lengths(audit, captures, whose)
     if not whose:
         yield from _frozen_query(audit, captures)
         yield from _frozen_sequence(audit, captures)
-        yield from _breaks(captures, breakable)
+        yield from _breaks(captures, audit.breakable)
 
 
 def _captured_pass(capture: Capture) -> Pass | None:

@@ -10,14 +10,12 @@ from gates.contract.words import failed, place, some
 from gates.verdict import FaultClass, Finding, Gate
 
 
-def judge_drafts(audit: ContractAudit, *, breakable: bool) -> Iterator[Finding]:
+def judge_drafts(audit: ContractAudit) -> Iterator[Finding]:
     """Findings on every draft manager that the cell drove."""
     for draft in audit.drafts:
         yield from _replays(draft)
         yield from _agreement(audit, draft)
-        yield from judge_captures(
-            audit, draft.captures, breakable=breakable, whose=f"draft-{draft.phase}-"
-        )
+        yield from judge_captures(audit, draft.captures, whose=f"draft-{draft.phase}-")
 
 
 _CLASS: dict[str, FaultClass] = {"planned": "C", "scalar": "D"}

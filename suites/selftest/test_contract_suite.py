@@ -21,7 +21,7 @@ from gates.verdict import Finding, Gate, Status, Verdict
 from suites.contract.test_contract import report
 
 KEY = CellKey.parse("dsv4.FULL.bk0.contract")
-GATES = ("liveness", "engagement", "audit", "hygiene")
+GATES = ("liveness", "engagement", "audit", "parity", "hygiene")
 
 
 def run_pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
