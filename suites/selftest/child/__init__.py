@@ -1,0 +1,1 @@
+"""Tests that need torch: they run in the children's Python (see test_child.py)."""
