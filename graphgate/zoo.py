@@ -42,6 +42,7 @@ ENTRY = "fixtures.child.zoo.trial:answer"
 SOURCE = Source(
     kind="checkout", request="zoo", version="0", identity="planted-zoo", python_path="/nowhere"
 )
+_SHARED_GIB = 2.0
 _ON_DEVICE = frozenset({"core", "driver", "cuda-gdb"})
 
 
@@ -155,7 +156,9 @@ def run_zoo(
     rows = {str(cell.key): (cell, fault) for fault in faults for cell in _cells(fault, controls)}
     if not rows:
         return ZooReport(named=(), left_out=left_out)
-    plan = Plan(source=SOURCE, sweep="zoo", cells=tuple(cell for cell, _ in rows.values()))
+    # A GPU's lease is waited for in order, so those that share one come together.
+    cells = sorted((cell for cell, _ in rows.values()), key=_takes_all)
+    plan = Plan(source=SOURCE, sweep="zoo", cells=tuple(cells))
     base = environment or ChildEnvironment(python=sys.executable)
     # No fork server: a child that faults must not have shared anything with another one.
     children = base.model_copy(update={"entry": ENTRY, "fork_server": False, "preload": ()})
@@ -182,7 +185,7 @@ def zoo_cell(fault: Fault, *, planted: bool) -> Cell:
         ),
         model={"fault": fault.fault, "planted": planted},
         deadlines=Deadlines(start=120.0, work=fault.patience, exit=fault.patience),
-        requirements=Requirements(gpus=1 if fault.needs == "gpu" else 0, gpu_memory_gib=2.0),
+        requirements=_requirements(fault, planted=planted),
         expected=Resolution(mode=mode, reason="the trial of the zoo"),
         mutant=fault.name if planted else None,
     )
@@ -248,6 +251,18 @@ def _chosen(
 def _cells(fault: Fault, controls: bool) -> list[Cell]:
     twins = [zoo_cell(fault, planted=False)] if controls and fault.twin else []
     return [zoo_cell(fault, planted=True), *twins]
+
+
+def _requirements(fault: Fault, *, planted: bool) -> Requirements:
+    """A fault on the device gets a GPU of its own: its Xid must not be taken for a neighbour's."""
+    if fault.needs == "cpu":
+        return Requirements()
+    alone = planted and fault.kernel is not None
+    return Requirements(gpus=1, gpu_memory_gib=0.0 if alone else _SHARED_GIB)
+
+
+def _takes_all(cell: Cell) -> bool:
+    return cell.requirements.gpus > 0 and cell.requirements.gpu_memory_gib == 0
 
 
 def _key_text(entry: Named, rows: dict[str, tuple[Cell, Fault]]) -> str:
