@@ -138,7 +138,7 @@ def _why(run: CellRun, status: Status) -> str:
         missing = "without a completion record" if run.observation is None else None
         parts[-1] += f" {missing or 'after its completion record'}"
     tries = f" (after {len(run.attempts)} attempts)" if len(run.attempts) > 1 else ""
-    return "; ".join(parts) + tries
+    return "; ".join((*parts, *_quarantine(run.attempts))) + tries
 
 
 def _how_it_passed(run: CellRun) -> str:
@@ -150,9 +150,19 @@ def _how_it_passed(run: CellRun) -> str:
         if attempt.crash is not None
     )
     tries = len(run.attempts)
-    if tries == 1:
-        return text
-    return f"{text} at attempt {tries} of {tries}" + (f"; {earlier}" if earlier else "")
+    if tries > 1:
+        text += f" at attempt {tries} of {tries}" + (f"; {earlier}" if earlier else "")
+    return "; ".join((text, *_quarantine(run.attempts)))
+
+
+def _quarantine(attempts: tuple[Attempt, ...]) -> tuple[str, ...]:
+    """Which GPUs should be taken out of service, and why; asked for once each."""
+    asked = (
+        f"quarantine of {attempt.gpu or 'the GPU'} is asked for: {attempt.quarantine[0]}"
+        for attempt in attempts
+        if attempt.quarantine
+    )
+    return tuple(dict.fromkeys(asked))
 
 
 def _cause(report: CrashReport) -> str:

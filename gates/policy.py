@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import Name
@@ -48,12 +48,20 @@ class XidPolicy(Record):
         return self
 
 
+class GpuPolicy(Record):
+    """What may be left on a GPU when its lease returns."""
+
+    memory_left_mib: int = Field(default=256, ge=0)
+    """Above what was in use before. Drivers keep a little; an engine leaves gigabytes."""
+
+
 class Policy(Record):
     """All settings of judgement. What is no setting is a rule in the code."""
 
     schema_version: Literal[1]
     drift: DriftPolicy
     xids: XidPolicy
+    gpu: GpuPolicy = GpuPolicy()
 
 
 def read_policy(path: Path = DEFAULT_POLICY) -> Policy:

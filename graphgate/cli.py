@@ -16,6 +16,7 @@ from graphgate.plan import plan
 from graphgate.report import report
 from graphgate.run import gate, run
 from graphgate.triage import triage
+from graphgate.watch import watch
 
 _USAGE_ERROR = 2
 _UNEXPECTED = 1
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report, drift, mutants, triage):
+for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch):
     app.command()(verb)
 
 
