@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import types
 import unittest
 from typing import Any
 
 import torch
 
-from fixtures.child.contract.kernels import InterpretedKernel, Pointer
+from fixtures.child.contract.kernels import InterpretedKernel, Pointer, interpret_kernels
 from fixtures.child.contract.shape import UnknownShapeError
 
 tl: Any = None  # bound to the interpreter's own, as in a module without Triton
@@ -41,7 +42,22 @@ def out_of_turn(target: Any) -> None:
         tl.store(target, last)
 
 
+class _Wrapped:
+    """What a decorator such as Triton's makes of a kernel where Triton is installed."""
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+
+
 class KernelTest(unittest.TestCase):
+    def test_a_modules_kernels_are_found_also_behind_a_wrapper(self) -> None:
+        module = types.ModuleType(__name__)
+        module.__dict__.update(out_of_turn=_Wrapped(out_of_turn), _follow=_follow, other=7)
+        self.assertEqual(interpret_kernels(module), ["out_of_turn"])
+        target = torch.zeros(1, dtype=torch.int32)
+        module.__dict__["out_of_turn"][(3,)](target)
+        self.assertEqual(target.tolist(), [2])
+
     def test_masked_rows_and_blocks_smaller_than_a_row(self) -> None:
         source = torch.arange(10, dtype=torch.int32).reshape(2, 5)
         target = torch.full((2, 5), 99, dtype=torch.int32)
