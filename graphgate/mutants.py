@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fixtures.cells.axes import Tier
-from fixtures.cells.machine import probe_machine
+from fixtures.cells.machine import probe_machine, usable_gpus
 from fixtures.cells.mutants import Mutant, MutantPlan, load_mutants, plan_mutants
 from fixtures.cells.request import PlanRequest
 from fixtures.cells.sweeps import load_catalog
@@ -27,6 +27,7 @@ from gates.policy import read_policy
 from gates.verdict import ExitCode
 from graphgate.live import Live
 from graphgate.options import Jobs, Out, Vllm
+from graphgate.zoo import as_text, run_zoo
 
 _OUT = Path("out/mutants")
 
@@ -46,11 +47,7 @@ def mutants(
 ) -> None:
     """Plant each mutant and expect it killed with its class; exit code 0 if all are, else 10."""
     if zoo:
-        raise ConfigError(
-            "the zoo is not in this version of GraphGate",
-            source="--zoo",
-            remedy="leave it out: the mutants of --tier are planted",
-        )
+        raise typer.Exit(_zoo(out, as_json, jobs))
     live = Live()
     made = _planned(tier, vllm, live)
     results = run_mutants(made, out, live, jobs)
@@ -60,6 +57,16 @@ def mutants(
         _show(results, made)
     killed = all(result.killed for result in results)
     raise typer.Exit(ExitCode.ALLOW if killed else ExitCode.FAIL)
+
+
+def _zoo(out: Path, as_json: bool, jobs: int | None) -> ExitCode:
+    """Runs the faults of the zoo that this machine can run, and prints planted against named."""
+    report = run_zoo(out, gpus=len(usable_gpus(probe_machine())), jobs=jobs)
+    if as_json:
+        typer.echo(json_text.dumps([entry.plain() for entry in report.named], indent=2))
+    else:
+        typer.echo(as_text(report))
+    return ExitCode.ALLOW if report.ok else ExitCode.FAIL
 
 
 def _planned(tier: str, vllm: str | None, live: Live) -> MutantPlan:
