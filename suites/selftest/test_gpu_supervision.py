@@ -1,0 +1,421 @@
+"""Cores, leases and Xids: the GPU's part of supervision, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.cells.cell import Cell, Requirements
+from fixtures.cells.spec import STACKS_FILE
+from fixtures.errors import InfraError
+from fixtures.evidence.cellrun import CellRun, Xid
+from fixtures.evidence.crash import CrashKind
+from fixtures.evidence.exits import Killed, KillReason, NeverStarted
+from fixtures.run.attempt import Surroundings
+from fixtures.run.cellrun import RunLimits, Watcher, run_cell
+from fixtures.run.gpu.coredump import (
+    CORE_PREFIX,
+    PIPE_PREFIX,
+    coredump_variables,
+    is_whole,
+    remove_pipes,
+    trigger_cores,
+)
+from fixtures.run.gpu.lease import SLOTS, GpuSlots, LeaseCancelledError, visible
+from fixtures.run.gpu.node import GpuNode
+from fixtures.run.gpu.nvml import GpuId, Nvml
+from fixtures.run.gpu.xid import XidWatch
+from fixtures.run.pool import LauncherPool
+from suites.selftest.children import cell_that
+from suites.selftest.nvml_replay import ReplayedNvml, recorded
+from suites.selftest.running import SOURCE, environment, wait_until
+
+ONE = GpuId("GPU-one", 0, 141 * 1024)
+TWO = GpuId("GPU-two", 1, 141 * 1024)
+SLICE = GpuId("MIG-slice", 1, 17 * 1024, mig=True)
+IDLE = recorded("h200", "idle")
+CORE = Path(__file__).parent / "corpus/cores/hang"
+
+DRIVER = """
+import os, pathlib, sys, time
+pipe, core = sys.argv[1:3]
+os.mkfifo(pipe)
+with open(pipe, "rb") as words:  # blocks until somebody writes
+    words.read(int(sys.argv[3]))
+whole = pathlib.Path(sys.argv[4]).read_bytes()
+with open(core, "wb", buffering=0) as file:
+    for at in range(0, len(whole), len(whole) // 4 + 1):
+        file.write(whole[at : at + len(whole) // 4 + 1])
+        time.sleep(0.2)
+os.abort()
+"""
+"""Stands in for a process whose driver serves a pipe: it answers with the core it is given."""
+
+
+@pytest.fixture(scope="module")
+def stored_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (packed,) = CORE.glob("*.xz")
+    path = tmp_path_factory.mktemp("core") / "stored"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LauncherPool]:
+    pool = LauncherPool(environment(fork_server=False), tmp_path_factory.mktemp("logs"))
+    yield pool
+    pool.close()
+
+
+def serving(folder: Path, core: Path, *, words: int = 1) -> subprocess.Popen[bytes]:
+    """A process like a driver's, whose pipe and core bear its own number."""
+    script = f"import os, sys; pid = os.getpid(); f = {str(folder)!r}\n"
+    script += f"sys.argv[1:] = [f'{{f}}/{PIPE_PREFIX}{{pid}}', f'{{f}}/{CORE_PREFIX}{{pid}}', "
+    script += f"'{words}', {str(core)!r}]\n"
+    process = subprocess.Popen([sys.executable, "-c", script + DRIVER])
+    wait_until((folder / f"{PIPE_PREFIX}{process.pid}").exists)
+    return process
+
+
+class TestCores:
+    def test_a_child_is_told_to_write_its_core_into_its_folder_without_memory(
+        self, tmp_path: Path
+    ) -> None:
+        told = coredump_variables(tmp_path)
+        assert told["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] == "1"
+        assert told["CUDA_ENABLE_USER_TRIGGERED_COREDUMP"] == "1"
+        assert Path(told["CUDA_COREDUMP_FILE"]).parent == tmp_path
+        assert told["CUDA_COREDUMP_PIPE"].endswith("%p")
+        assert "skip_global_memory" in told["CUDA_COREDUMP_GENERATION_FLAGS"]
+
+    def test_a_folder_that_the_driver_would_misread_gets_none(self, tmp_path: Path) -> None:
+        assert coredump_variables(tmp_path / "100%h") == {}
+
+    def test_a_word_into_the_pipe_brings_a_whole_core(
+        self, tmp_path: Path, stored_core: Path
+    ) -> None:
+        process = serving(tmp_path, stored_core)
+        turns: list[int] = []
+        told = trigger_cores(tmp_path, [process.pid, 1], meanwhile=lambda: turns.append(1))
+        assert told.pids == (process.pid,) and told.notes == ()
+        assert (tmp_path / f"{CORE_PREFIX}{process.pid}").read_bytes() == stored_core.read_bytes()
+        assert turns
+        assert process.wait(10) == -signal.SIGABRT
+
+    def test_a_driver_that_waits_for_more_words_gets_more(
+        self, tmp_path: Path, stored_core: Path
+    ) -> None:
+        process = serving(tmp_path, stored_core, words=4096)
+        assert trigger_cores(tmp_path, [process.pid]).notes == ()
+        process.wait(10)
+
+    def test_a_pipe_that_nobody_reads_blocks_nobody(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / f"{PIPE_PREFIX}77")
+        began = time.monotonic()
+        told = trigger_cores(tmp_path, [77])
+        assert told.pids == () and "process 77" in told.notes[0]
+        assert time.monotonic() - began < 1
+
+    def test_a_core_that_never_comes_is_waited_for_only_so_long(self, tmp_path: Path) -> None:
+        pipe = tmp_path / f"{PIPE_PREFIX}77"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        (tmp_path / f"{CORE_PREFIX}77").write_bytes(b"\x7fELF, and no more")
+        told = trigger_cores(tmp_path, [77], seconds=0.8)
+        os.close(reader)
+        assert told.pids == (77,) and "no whole GPU core" in told.notes[0]
+
+    @pytest.mark.parametrize("disguise", ["file", "link"])
+    def test_what_is_no_pipe_is_not_written_to(self, tmp_path: Path, disguise: str) -> None:
+        precious = tmp_path / "precious"
+        precious.write_text("as it was")
+        pipe = tmp_path / f"{PIPE_PREFIX}77"
+        if disguise == "link":
+            pipe.symlink_to(precious)
+        else:
+            precious.rename(pipe)
+        told = trigger_cores(tmp_path, [77])
+        assert told.pids == () and told.notes
+        assert pipe.read_text() == "as it was"
+
+    def test_only_the_pipes_of_the_attempt_are_spoken_to(
+        self, tmp_path: Path, stored_core: Path
+    ) -> None:
+        process = serving(tmp_path, stored_core)
+        assert trigger_cores(tmp_path, [1, 2]).pids == ()
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+
+    def test_a_core_is_whole_with_its_last_header_and_not_before(
+        self, tmp_path: Path, stored_core: Path
+    ) -> None:
+        whole = stored_core.read_bytes()
+        cut = tmp_path / "cut"
+        for size in (0, 10, 64, len(whole) // 2, len(whole) - 1):
+            cut.write_bytes(whole[:size])
+            assert not is_whole(cut), size
+        cut.write_bytes(whole)
+        assert is_whole(cut)
+        assert not is_whole(tmp_path / "absent")
+
+    def test_pipes_are_taken_out_of_the_evidence_and_nothing_else(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / f"{PIPE_PREFIX}1")
+        (tmp_path / f"{PIPE_PREFIX}2").write_text("a file of that name")
+        remove_pipes(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [f"{PIPE_PREFIX}2"]
+
+
+class TestLeases:
+    def test_a_whole_gpu_is_one_cells_alone(self, tmp_path: Path) -> None:
+        never = threading.Event()
+        with GpuSlots([ONE, TWO], tmp_path).leased(1, 0, stop=never) as first:
+            other = GpuSlots([ONE, TWO], tmp_path)  # as another gate on the node has it
+            with other.leased(1, 0, stop=never) as second:
+                assert {first.gpus, second.gpus} == {(ONE,), (TWO,)}
+                assert not first.shared
+                with pytest.raises(LeaseCancelledError), other.leased(1, 1, stop=_soon()):
+                    pass
+
+    def test_small_cells_share_a_gpu_up_to_its_memory(self, tmp_path: Path) -> None:
+        slots, never = GpuSlots([ONE], tmp_path), threading.Event()
+        quarter = 141 / 4
+        with (
+            slots.leased(1, quarter, stop=never) as first,
+            slots.leased(1, quarter, stop=never),
+            slots.leased(1, quarter, stop=never),
+        ):
+            assert first.shared
+            with pytest.raises(LeaseCancelledError), slots.leased(1, quarter + 1, stop=_soon()):
+                pass
+            with slots.leased(1, quarter, stop=never):
+                pass
+
+    def test_a_lease_ends_with_its_holder_however_that_dies(self, tmp_path: Path) -> None:
+        script = (
+            "import os, sys, threading; from pathlib import Path\n"
+            "from fixtures.run.gpu.lease import GpuSlots; from fixtures.run.gpu.nvml import GpuId\n"
+            f"slots = GpuSlots([GpuId('GPU-one', 0, 1000)], Path({str(tmp_path)!r}))\n"
+            "with slots.leased(1, 0, stop=threading.Event()):\n"
+            "    print('held', flush=True); os.kill(os.getpid(), 9)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+        assert done.stdout == b"held\n", done.stderr
+        with GpuSlots([ONE], tmp_path).leased(1, 0, stop=_soon()) as lease:
+            assert lease.gpus == (ONE,)
+
+    def test_who_wants_a_whole_gpu_is_not_overtaken_by_small_cells(self, tmp_path: Path) -> None:
+        slots, order = GpuSlots([ONE], tmp_path), []
+        never = threading.Event()
+
+        def take(name: str, memory: float) -> None:
+            with slots.leased(1, memory, stop=never):
+                order.append(name)
+
+        with slots.leased(1, 141 / SLOTS, stop=never):
+            whole = threading.Thread(target=take, args=("whole", 0))
+            whole.start()
+            time.sleep(0.3)
+            small = threading.Thread(target=take, args=("small", 1))
+            small.start()
+            time.sleep(0.5)
+            assert order == []
+        whole.join(10)
+        small.join(10)
+        assert order == ["whole", "small"]
+
+    def test_several_gpus_are_taken_together_or_not_at_all(self, tmp_path: Path) -> None:
+        slots, never = GpuSlots([ONE, TWO], tmp_path), threading.Event()
+        with slots.leased(1, 1, stop=never):
+            with pytest.raises(LeaseCancelledError), slots.leased(2, 0, stop=_soon()):
+                pass
+            with slots.leased(1, 0, stop=_soon()) as other:
+                assert other.gpus == (TWO,)
+
+    def test_a_gpu_that_failed_is_taken_only_where_there_is_no_other(self, tmp_path: Path) -> None:
+        never = threading.Event()
+        with GpuSlots([ONE, TWO], tmp_path).leased(1, 0, avoid={"GPU-one"}, stop=never) as lease:
+            assert lease.gpus == (TWO,)
+        with GpuSlots([ONE], tmp_path).leased(1, 0, avoid={"GPU-one"}, stop=never) as lease:
+            assert lease.gpus == (ONE,)
+
+    @pytest.mark.parametrize(("count", "memory"), [(2, 0.0), (1, 200.0)])
+    def test_what_the_node_does_not_have_is_said_and_not_waited_for(
+        self, tmp_path: Path, count: int, memory: float
+    ) -> None:
+        with (
+            pytest.raises(InfraError, match="the node has"),
+            GpuSlots([ONE], tmp_path).leased(count, memory, stop=threading.Event()),
+        ):
+            pass
+
+    def test_a_mig_slice_goes_by_name_and_a_gpu_by_number(self, tmp_path: Path) -> None:
+        never = threading.Event()
+        with GpuSlots([TWO], tmp_path).leased(1, 0, stop=never) as lease:
+            assert lease.variables["CUDA_VISIBLE_DEVICES"] == "1"
+            assert lease.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+        with GpuSlots([SLICE], tmp_path).leased(1, 0, stop=never) as lease:
+            assert lease.variables["CUDA_VISIBLE_DEVICES"] == "MIG-slice"
+
+    @pytest.mark.parametrize(
+        ("setting", "left"),
+        [
+            (None, (ONE, TWO)),
+            ("1", (TWO,)),
+            ("1,0", (TWO, ONE)),
+            ("GPU-t", (TWO,)),
+            ("0,7,1", (ONE,)),
+            ("GPU-", ()),
+            ("", ()),
+            ("-1", ()),
+        ],
+    )
+    def test_what_somebody_hid_stays_hidden(
+        self, setting: str | None, left: tuple[GpuId, ...]
+    ) -> None:
+        assert visible((ONE, TWO), setting) == left
+
+
+class TestXids:
+    def test_events_are_collected_with_their_gpu(self) -> None:
+        nvml = ReplayedNvml(
+            {"GPU-one": [IDLE], "GPU-two": [IDLE]}, xids=[("GPU-one", 31), ("GPU-two", 79)]
+        )
+        with XidWatch(nvml, [ONE]) as watch:
+            watch.await_stragglers()
+            assert watch.xids == (Xid(code=31, device="GPU-one"),)
+        assert nvml.open_subscriptions == 0
+
+    def test_where_there_are_none_to_be_had_that_is_said(self) -> None:
+        with XidWatch(ReplayedNvml({"GPU-one": [IDLE]}, deaf="Not Supported"), [ONE]) as watch:
+            began = time.monotonic()
+            watch.await_stragglers(5)
+            assert time.monotonic() - began < 1
+        assert watch.xids == () and watch.trouble == "Not Supported"
+
+    def test_a_gpu_that_is_lost_ends_the_watch_and_not_the_run(self) -> None:
+        nvml = ReplayedNvml({"GPU-one": [IDLE]}, xids=[("GPU-one", 79), ("GPU-one", -1)])
+        with XidWatch(nvml, [ONE]) as watch:
+            wait_until(lambda: watch.trouble is not None)
+        assert [xid.code for xid in watch.xids] == [79]
+        assert nvml.open_subscriptions == 0
+
+    def test_a_gpu_that_repeats_itself_without_end_fills_no_memory(self) -> None:
+        nvml = ReplayedNvml({"GPU-one": [IDLE]}, xids=[("GPU-one", 79)] * 500)
+        with XidWatch(nvml, [ONE]) as watch:
+            wait_until(lambda: len(watch.xids) == 100)
+            wait_until(lambda: nvml.open_subscriptions == 0)
+        assert len(watch.xids) == 100
+
+
+def gpu_cell(behaviour: str, *, deadline: float = 20.0, **settings: object) -> Cell:
+    cell = cell_that(behaviour, deadline=deadline, **settings)
+    return cell.model_copy(update={"requirements": Requirements(gpus=1)})
+
+
+def run_on(
+    nvml: Nvml, cell: Cell, folder: Path, pool: LauncherPool, *, retries: int = 2
+) -> CellRun:
+    """The run of one cell on a node with the GPUs of `nvml`."""
+    node = GpuNode(nvml, nvml.gpus(), folder / "locks")
+    return run_cell(
+        cell,
+        SOURCE,
+        folder / "cell",
+        pool,
+        limits=RunLimits(retries=retries),
+        watcher=Watcher(started=lambda index: None, progressed=lambda phase, event: None),
+        stop=threading.Event(),
+        surroundings=Surroundings(open_node=lambda: node),
+    )
+
+
+class TestCells:
+    def test_a_cell_sees_its_gpu_and_the_record_tells_of_it(
+        self, tmp_path: Path, pool: LauncherPool
+    ) -> None:
+        run = run_on(
+            ReplayedNvml({"GPU-one": [IDLE]}), gpu_cell("show_environment"), tmp_path, pool
+        )
+        (attempt,) = run.attempts
+        assert attempt.gpu == "GPU-one" and attempt.xids == () and run.crash is None
+        assert run.provenance.sm_count == 132 and run.provenance.mig is False
+        assert run.provenance.driver == IDLE.values["driver"]
+        assert run.provenance.gpu == "NVIDIA H200"
+        variables = json.loads((tmp_path / "cell/attempt-0/environment.json").read_text())
+        assert variables["CUDA_VISIBLE_DEVICES"] == "0"
+        assert variables["CUDA_COREDUMP_FILE"].startswith(str(tmp_path / "cell/attempt-0"))
+
+    def test_a_cells_own_settings_win_over_the_cores(
+        self, tmp_path: Path, pool: LauncherPool
+    ) -> None:
+        cell = gpu_cell("show_environment", environment={"CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "0"})
+        run_on(ReplayedNvml({"GPU-one": [IDLE]}), cell, tmp_path, pool)
+        variables = json.loads((tmp_path / "cell/attempt-0/environment.json").read_text())
+        assert variables["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] == "0"
+
+    def test_a_hardware_xid_makes_a_crash_the_nodes_and_the_next_try_takes_another_gpu(
+        self, tmp_path: Path, pool: LauncherPool
+    ) -> None:
+        nvml = ReplayedNvml({"GPU-one": [IDLE], "GPU-two": [IDLE]}, xids=[("GPU-one", 79)])
+        run = run_on(nvml, gpu_cell("raise_error_once"), tmp_path, pool)
+        first, second = run.attempts
+        assert first.crash is not None and first.crash.kind is CrashKind.INFRA
+        assert first.crash.title == "hardware Xid 79"
+        assert any("the planted failure" in line for line in first.crash.secondary)
+        assert first.quarantine == ("hardware Xid 79",)
+        assert (first.gpu, second.gpu) == ("GPU-one", "GPU-two")
+        assert second.quarantine == () and run.crash is None
+
+    def test_an_application_xid_is_no_reason_to_try_again(
+        self, tmp_path: Path, pool: LauncherPool
+    ) -> None:
+        nvml = ReplayedNvml({"GPU-one": [IDLE], "GPU-two": [IDLE]}, xids=[("GPU-one", 31)])
+        run = run_on(nvml, gpu_cell("raise_error"), tmp_path, pool)
+        (attempt,) = run.attempts
+        assert [xid.code for xid in attempt.xids] == [31] and attempt.quarantine == ()
+        assert run.crash is not None and run.crash.kind is CrashKind.REG
+
+    def test_a_node_without_what_is_asked_for_is_an_attempt_that_never_started(
+        self, tmp_path: Path, pool: LauncherPool
+    ) -> None:
+        cell = gpu_cell("finish")
+        cell = cell.model_copy(update={"requirements": Requirements(gpus=4)})
+        run = run_on(ReplayedNvml({"GPU-one": [IDLE]}), cell, tmp_path, pool, retries=0)
+        (attempt,) = run.attempts
+        assert isinstance(attempt.exit, NeverStarted) and "4 GPU(s)" in attempt.exit.why
+        assert run.crash is not None and run.crash.kind is CrashKind.INFRA
+
+    def test_a_hung_child_leaves_stacks_and_a_core_and_the_kernel_is_named(
+        self, tmp_path: Path, pool: LauncherPool, stored_core: Path
+    ) -> None:
+        cell = gpu_cell("wait_as_a_driver", deadline=1.0, core=str(stored_core))
+        run = run_on(ReplayedNvml({"GPU-one": [IDLE]}), cell, tmp_path, pool)
+        (attempt,) = run.attempts
+        assert attempt.exit == Killed(reason=KillReason.NO_PROGRESS, phase="work")
+        assert run.crash is not None and run.crash.title == "hang in spin"
+        assert run.crash.kind is CrashKind.REG and "core" in run.crash.sources
+        folder = tmp_path / "cell/attempt-0"
+        assert (folder / STACKS_FILE).read_text().strip()
+        names = {artifact.path for artifact in attempt.artifacts}
+        assert any(name.startswith(CORE_PREFIX) for name in names)
+        assert not list(folder.glob(f"{PIPE_PREFIX}*"))
+
+
+def _soon() -> threading.Event:
+    """An event that is set before long."""
+    event = threading.Event()
+    timer = threading.Timer(0.4, event.set)
+    timer.daemon = True
+    timer.start()
+    return event
