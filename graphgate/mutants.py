@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.padding import Padding
+from rich.text import Text
 
 from fixtures.cells.axes import Tier
 from fixtures.cells.machine import probe_machine, usable_gpus
@@ -93,21 +93,21 @@ def run_mutants(
 
 
 def _show(results: tuple[MutantResult, ...], made: MutantPlan) -> None:
+    """A line per mutant, what was seen of it beneath, and the score."""
     console = Console(highlight=False)
-    table = Table(box=None, title=f"{len(results)} mutants on vLLM {made.plan.source.version}")
-    for column in ("", "mutant", "expected", "why"):
-        table.add_column(column, no_wrap=column in ("", "expected"))
-    expected = {mutant.name: _expected(mutant) for mutant in made.planted}
+    console.print(f"Mutants on vLLM {made.plan.source.version}\n")
+    expected = {mutant.name: mutant for mutant in made.planted}
     for result in results:
-        word = "[green]killed[/]" if result.killed else "[red]SURVIVED[/]"
-        table.add_row(word, result.name, expected[result.name], escape(result.why))
+        word = "[green]killed  [/]" if result.killed else "[red]SURVIVED[/]"
+        _print_row(console, word, expected[result.name], result.why)
     for mutant in made.left_out:
-        reason = mutant.reason or f"vLLM {mutant.versions} alone"
-        table.add_row("not planted", mutant.name, _expected(mutant), escape(reason))
-    console.print(table)
+        reason = mutant.reason or f"it is for vLLM {mutant.versions}"
+        _print_row(console, "left out", mutant, reason)
     killed = sum(result.killed for result in results)
     console.print(f"\n{killed} of {len(results)} mutants killed, each by its own gate and class")
 
 
-def _expected(mutant: Mutant) -> str:
-    return f"{mutant.gate}:{mutant.fault_class}"
+def _print_row(console: Console, word: str, mutant: Mutant, why: str) -> None:
+    seen_by = f"{mutant.gate}:{mutant.fault_class}"
+    console.print(f"  {word} {seen_by:<13} [bold]{mutant.name}[/] ({mutant.origin})")
+    console.print(Padding(Text(why, style="dim"), (0, 0, 0, 4)))
