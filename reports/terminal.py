@@ -17,6 +17,7 @@ from rich.text import Text
 from fixtures.cells.axes import Breakable, GraphMode, Tier
 from fixtures.cells.cell import Omission, Plan
 from gates.verdict import ExitCode, Finding, Status, Verdict, Verdicts
+from reports.reasons import Reason, parts_of, rule_of
 from reports.text import one_line
 
 WIDTH = 80
@@ -111,42 +112,11 @@ def styled(status: Status) -> Text:
 
 def _sections(verdicts: Verdicts) -> Iterator[RenderableType]:
     """Reasons in words, worst first, each under what it means for the merge."""
-    reasons = _reasons(verdicts.verdicts)
-    for finding in verdicts.findings:
-        reasons.setdefault((finding.status, finding.identity, finding.why), (finding, []))
-    parts: tuple[tuple[str, frozenset[Status]], ...] = (
-        ("What blocks the merge", frozenset(status for status in Status if status.blocks)),
-        ("Known issues that did not show", frozenset({Status.XPASS})),
-        ("Known issues", frozenset({Status.XFAIL})),
-        ("Not supported, as expected", frozenset({Status.UNSUPPORTED})),
-        ("Worth knowing", frozenset({Status.PASS})),
-    )
-    for heading, statuses in parts:
-        chosen = [reason for reason in reasons.values() if reason[0].status in statuses]
-        chosen.sort(key=lambda reason: reason[0].status.rank)
-        yield from _section(heading, chosen)
-
-
-Reason = tuple[Finding, list[str]]
-"""One finding, and the keys of all cells that share it."""
-
-
-def _reasons(verdicts: Iterable[Verdict]) -> dict[tuple[Status, str, str], Reason]:
-    """The findings that explain the cells' statuses; equal ones are told once."""
-    reasons: dict[tuple[Status, str, str], Reason] = {}
-    for verdict in verdicts:
-        for finding in verdict.findings:
-            retried = finding.check == "completed" and verdict.attempts > 1
-            if finding.status is Status.PASS and not retried:
-                continue
-            label = (finding.status, f"{finding.identity}:{finding.check}", finding.why)
-            reasons.setdefault(label, (finding, []))[1].append(str(verdict.key))
-    return reasons
+    for heading, reasons in parts_of(verdicts):
+        yield from _section(heading, reasons)
 
 
 def _section(heading: str, reasons: list[Reason]) -> Iterator[RenderableType]:
-    if not reasons:
-        return
     yield Text(f"\n{heading}", style="bold")
     for finding, keys in reasons[:_SHOWN]:
         yield _reason(finding, keys)
@@ -155,8 +125,7 @@ def _section(heading: str, reasons: list[Reason]) -> Iterator[RenderableType]:
 
 
 def _reason(finding: Finding, keys: list[str]) -> RenderableType:
-    rule = finding.identity if finding.fault_class else finding.gate
-    head = Text.assemble("  ", styled(finding.status), f" {_cells(keys)}  [{rule} {finding.check}]")
+    head = Text.assemble("  ", styled(finding.status), f" {_cells(keys)}  [{rule_of(finding)}]")
     body = Text(one_line(finding.why, 600))
     places = "; ".join(one_line(place) for place in finding.evidence[:3])
     if places:
