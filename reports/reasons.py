@@ -24,6 +24,14 @@ class Part(NamedTuple):
     heading: str
     reasons: list[Reason]
 
+    def by_rule(self) -> list[list[Reason]]:
+        """The reasons grouped by status and rule, each group where its first reason stands."""
+        groups: dict[tuple[Status, str], list[Reason]] = {}
+        for reason in self.reasons:
+            label = (reason.finding.status, rule_of(reason.finding))
+            groups.setdefault(label, []).append(reason)
+        return list(groups.values())
+
 
 _PARTS: tuple[tuple[str, frozenset[Status]], ...] = (
     ("What blocks the merge", frozenset(status for status in Status if status.blocks)),
