@@ -12,6 +12,7 @@ from fixtures.cells.axes import GraphMode
 from fixtures.evidence.cellrun import Attempt, CellRun
 from fixtures.evidence.crash import CrashKind, CrashReport
 from fixtures.evidence.exits import Exited, Killed, KillReason, NeverStarted, Signaled
+from fixtures.triage.device import kernel_title
 from gates.policy import Policy
 from gates.verdict import FaultClass, Finding, Gate, Status
 
@@ -170,7 +171,8 @@ def _cause(report: CrashReport) -> str:
     frame = report.frame
     if frame is None:
         return report.title
-    inside = "" if frame.function in report.title else f" in {frame.function}"
+    named = frame.function in report.title or kernel_title(frame) in report.title
+    inside = "" if named else f" in {frame.function}"
     line = f":{frame.line}" if frame.line is not None else ""
     place = f" ({frame.file}{line})" if frame.file else ""
     return f"{report.title}{inside}{place}"

@@ -6,14 +6,18 @@ import json
 import lzma
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fixtures.cells.cell import Cell, Requirements
 from fixtures.cells.spec import STACKS_FILE
@@ -36,9 +40,10 @@ from fixtures.run.gpu.node import GpuNode
 from fixtures.run.gpu.nvml import GpuId, Nvml
 from fixtures.run.gpu.xid import XidWatch
 from fixtures.run.pool import LauncherPool
+from suites.selftest import running
 from suites.selftest.children import cell_that
 from suites.selftest.nvml_replay import ReplayedNvml, recorded
-from suites.selftest.running import SOURCE, environment, wait_until
+from suites.selftest.running import SOURCE, wait_until
 
 ONE = GpuId("GPU-one", 0, 141 * 1024)
 TWO = GpuId("GPU-two", 1, 141 * 1024)
@@ -72,7 +77,7 @@ def stored_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LauncherPool]:
-    pool = LauncherPool(environment(fork_server=False), tmp_path_factory.mktemp("logs"))
+    pool = LauncherPool(running.environment(fork_server=False), tmp_path_factory.mktemp("logs"))
     yield pool
     pool.close()
 
@@ -168,6 +173,25 @@ class TestCores:
         cut.write_bytes(whole)
         assert is_whole(cut)
         assert not is_whole(tmp_path / "absent")
+
+    @given(
+        start=st.integers(0, 2**64 - 1) | st.sampled_from([0, 64, 2**63 - 33, 2**63, 2**64 - 1]),
+        entry=st.integers(0, 2**16 - 1),
+        count=st.integers(0, 2**16 - 1) | st.just(0),
+        rest=st.binary(max_size=200),
+    )
+    def test_a_header_that_lies_is_no_whole_core_and_no_error(
+        self, start: int, entry: int, count: int, rest: bytes
+    ) -> None:
+        header = struct.pack(
+            "<16sHHIQQQIHHHHHH", b"\x7fELF", 4, 190, 1, 0, 0, start, 0, 64, 0, 0, entry, count, 0
+        )
+        with NamedTemporaryFile() as file:
+            file.write(header + rest)
+            file.flush()
+            promised = start + entry * count
+            told = is_whole(Path(file.name))
+            assert not told or promised <= 64 + len(rest)
 
     def test_pipes_are_taken_out_of_the_evidence_and_nothing_else(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / f"{PIPE_PREFIX}1")
@@ -318,8 +342,14 @@ class TestXids:
         assert len(watch.xids) == 100
 
 
-def gpu_cell(behaviour: str, *, deadline: float = 20.0, **settings: object) -> Cell:
-    cell = cell_that(behaviour, deadline=deadline, **settings)
+def gpu_cell(
+    behaviour: str,
+    *,
+    deadline: float = 20.0,
+    environment: dict[str, str] | None = None,
+    **settings: str,
+) -> Cell:
+    cell = cell_that(behaviour, deadline=deadline, environment=environment, **settings)
     return cell.model_copy(update={"requirements": Requirements(gpus=1)})
 
 

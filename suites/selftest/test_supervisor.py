@@ -18,8 +18,9 @@ from fixtures.evidence.cellrun import Attempt
 from fixtures.evidence.crash import CrashKind
 from fixtures.evidence.exits import Exit, Exited, Killed, KillReason, NeverStarted, Signaled
 from fixtures.run.cellrun import RunLimits
+from fixtures.run.order import AttemptOrder
 from fixtures.run.pool import LauncherPool
-from fixtures.run.supervisor import AttemptOrder, supervise
+from fixtures.run.supervisor import supervise
 from suites.selftest.children import cell_that
 from suites.selftest.running import environment, is_alive, open_descriptors, pid_in, run_alone
 
