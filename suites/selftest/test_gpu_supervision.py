@@ -27,6 +27,7 @@ from fixtures.evidence.crash import CrashKind
 from fixtures.evidence.exits import Killed, KillReason, NeverStarted
 from fixtures.run.attempt import Surroundings
 from fixtures.run.cellrun import RunLimits, Watcher, run_cell
+from fixtures.run.environment import inherited
 from fixtures.run.gpu.coredump import (
     CORE_PREFIX,
     PIPE_PREFIX,
@@ -102,6 +103,10 @@ class TestCores:
         assert Path(told["CUDA_COREDUMP_FILE"]).parent == tmp_path
         assert told["CUDA_COREDUMP_PIPE"].endswith("%p")
         assert "skip_global_memory" in told["CUDA_COREDUMP_GENERATION_FLAGS"]
+
+    def test_cores_asked_for_in_somebodys_shell_are_not_a_childs(self) -> None:
+        shell = {"CUDA_COREDUMP_FILE": "/elsewhere", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1"}
+        assert inherited({**shell, "CUDA_HOME": "/cuda"}) == {"CUDA_HOME": "/cuda"}
 
     def test_a_folder_that_the_driver_would_misread_gets_none(self, tmp_path: Path) -> None:
         assert coredump_variables(tmp_path / "100%h") == {}
