@@ -40,10 +40,7 @@ def render_junit(verdicts: Verdicts, runs: Mapping[str, CellRun], timestamp: dat
     document = JUnitXml("graphgate")
     ordered = sorted(verdicts.verdicts, key=lambda verdict: _suite_name(verdict.key))
     for name, group in groupby(ordered, key=lambda verdict: _suite_name(verdict.key)):
-        suite = _suite(name, tuple(group), runs, timestamp)
-        suite.add_property("sweep", one_line(verdicts.sweep))
-        suite.add_property("source", one_line(verdicts.source))
-        document.append(suite)
+        document.append(_suite(name, tuple(group), verdicts, runs, timestamp))
     document.append(_decision_suite(verdicts, timestamp))
     document.update_statistics()
     buffer = BytesIO()
@@ -56,14 +53,19 @@ def _suite_name(key: CellKey) -> str:
 
 
 def _suite(
-    name: str, verdicts: tuple[Verdict, ...], runs: Mapping[str, CellRun], timestamp: datetime
+    name: str,
+    chosen: tuple[Verdict, ...],
+    verdicts: Verdicts,
+    runs: Mapping[str, CellRun],
+    timestamp: datetime,
 ) -> TestSuite:
     suite = _empty_suite(name, timestamp)
-    known = [runs[str(verdict.key)] for verdict in verdicts if str(verdict.key) in runs]
-    for key, value in _provenance(known):
+    known = [runs[str(verdict.key)] for verdict in chosen if str(verdict.key) in runs]
+    about = {"source": one_line(verdicts.source), "sweep": one_line(verdicts.sweep)}
+    for key, value in (about | dict(_provenance(known))).items():
         suite.add_property(key, value)
     suite.add_testcases(
-        [case for verdict in verdicts for case in _cases(verdict, runs.get(str(verdict.key)))]
+        [case for verdict in chosen for case in _cases(verdict, runs.get(str(verdict.key)))]
     )
     return suite
 

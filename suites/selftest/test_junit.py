@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.cells.axes import Tier
 from fixtures.evidence.cellrun import CellRun, Observation
 from fixtures.evidence.exits import Exited
 from gates.evidence import Evidence, judge_evidence
+from gates.judge import GATES_OF_TIER
 from gates.policy import read_policy
 from gates.verdict import Finding, Gate, Status, Verdict, Verdicts
 from reports.junit import render_junit
@@ -25,6 +29,9 @@ DEAD = a_run(FULL, attempts=(an_attempt(Exited(code=1)),), observation=None, cra
 SICK = an_attempt(Exited(code=1), crash=a_crash("INFRA", "busy or unavailable"))
 
 
+SCHEMA = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
+
+
 def judged(runs: Iterable[CellRun]) -> tuple[Verdicts, dict[str, CellRun]]:
     by_key = {str(run.cell.key): run for run in runs}
     plan = a_plan(*(run.cell for run in by_key.values()))
@@ -33,8 +40,11 @@ def judged(runs: Iterable[CellRun]) -> tuple[Verdicts, dict[str, CellRun]]:
 
 
 def drawn(*runs: CellRun) -> ElementTree.Element:
+    """The document of these runs, which the schema must allow."""
     verdicts, by_key = judged(runs)
-    return ElementTree.fromstring(render_junit(verdicts, by_key, NOW))  # noqa: S314
+    document = ElementTree.fromstring(render_junit(verdicts, by_key, NOW))  # noqa: S314
+    SCHEMA.validate(document)
+    return document
 
 
 def case(document: ElementTree.Element, gate: str) -> ElementTree.Element:
@@ -53,7 +63,7 @@ def test_there_is_a_suite_per_tier_and_model_and_a_case_per_cell_and_gate() -> N
     assert names == ["contract.dsv4", "contract.llama", "decision"]
     cases = [(c.get("classname"), c.get("name")) for c in document[0].iter("testcase")]
     assert cases == [
-        (str(FULL.key), gate) for gate in ("liveness", "engagement", "audit", "hygiene")
+        (str(FULL.key), gate) for gate in GATES_OF_TIER[Tier.CONTRACT]
     ]
 
 
@@ -124,6 +134,18 @@ def test_times_and_provenance_are_written_down() -> None:
     assert properties["torch"] == "2.13.0"
     assert properties["source"] == "vllm-0.26.0"
     assert document[0].get("timestamp") == "2026-11-30T12:00:00+00:00"
+
+
+def test_the_schema_refuses_what_readers_do_not_know() -> None:
+    document = drawn(a_run(FULL))
+    case(document, "liveness").append(ElementTree.Element("retried"))
+    assert not SCHEMA.is_valid(document)
+
+
+def test_no_property_is_written_twice() -> None:
+    for properties in drawn(a_run(FULL), DEAD).iter("properties"):
+        names = [p.get("name") for p in properties if p.get("name") != "finding"]
+        assert len(names) == len(set(names))
 
 
 def test_an_incomplete_decision_is_a_failure_of_its_own() -> None:
