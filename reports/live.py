@@ -37,10 +37,15 @@ _LABEL_WIDTH = 44
 """Room for a cell's key and phase beside bar, count and clock on 80 columns."""
 
 
-def follow(events: Iterable[RunEvent], console: Console | None = None) -> tuple[CellRun, ...]:
-    """Show `events` as they come, and hand back the runs that finished."""
+def follow(
+    events: Iterable[RunEvent], console: Console | None = None, *, cells: int = 0
+) -> tuple[CellRun, ...]:
+    """Show `events` as they come, and hand back the runs that finished.
+
+    `cells` is how many there are in all, where that is known before they are queued.
+    """
     runs = []
-    with LiveProgress(console) as progress:
+    with LiveProgress(console, cells=cells) as progress:
         for event in events:
             progress.show(event)
             if isinstance(event, CellFinished):
@@ -54,7 +59,7 @@ class LiveProgress:
     Use it as a context manager.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, cells: int = 0) -> None:
         self._console = console or Console(stderr=True)
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
@@ -65,7 +70,8 @@ class LiveProgress:
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._all = self._bars.add_task("all cells", total=0)
+        self._all = self._bars.add_task("all cells", total=cells)
+        self._cells = cells
         self._queued = 0
         self._finished = 0
         self._running: dict[CellKey, TaskID] = {}
@@ -87,7 +93,7 @@ class LiveProgress:
         match event:
             case CellQueued():
                 self._queued += 1
-                self._bars.update(self._all, total=self._queued)
+                self._bars.update(self._all, total=self._total)
             case CellStarted(key=key, attempt=attempt):
                 self._start(key, attempt)
             case CellProgress():
@@ -96,6 +102,10 @@ class LiveProgress:
                 self._finish(run)
             case Note(text=text):
                 self._print(f"note: {one_line(text)}")
+
+    @property
+    def _total(self) -> int:
+        return max(self._cells, self._queued)
 
     def _start(self, key: CellKey, attempt: int) -> None:
         self._drop(key)
@@ -114,7 +124,7 @@ class LiveProgress:
         self._bars.update(self._all, completed=self._finished)
         if _completed(run) and self._console.is_terminal:
             return  # the bar says enough
-        self._print(f"[{self._finished}/{self._queued}] {run.cell.key} {_outcome(run)}")
+        self._print(f"[{self._finished}/{self._total}] {run.cell.key} {_outcome(run)}")
 
     def _drop(self, key: CellKey) -> None:
         task = self._running.pop(key, None)
