@@ -7,10 +7,11 @@ files that a test opens; what a page tries to fetch is recorded.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
-import subprocess
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -27,6 +28,15 @@ def find_browser() -> str | None:
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
+def _far_pipe() -> tuple[int, int]:
+    """A pipe whose ends are clear of the descriptors that a child is to find elsewhere."""
+    far = []
+    for near in os.pipe():
+        far.append(fcntl.fcntl(near, fcntl.F_DUPFD_CLOEXEC, 10))
+        os.close(near)
+    return far[0], far[1]
+
+
 class Browser:
     """A browser with one page. Use it as a context manager.
 
@@ -34,7 +44,9 @@ class Browser:
     """
 
     def __init__(self, program: str) -> None:
-        self._profile = tempfile.TemporaryDirectory(prefix="graphgate-browser-")
+        self._profile = tempfile.TemporaryDirectory(
+            prefix="graphgate-browser-", ignore_cleanup_errors=True
+        )
         self._to_browser, self._from_browser, self._process = self._start(program)
         self._number = 0
         self._buffer = b""
@@ -46,22 +58,26 @@ class Browser:
         for domain in ("Page", "Network", "Runtime", "Log"):
             self._call(f"{domain}.enable")
 
-    def _start(self, program: str) -> tuple[int, int, subprocess.Popen[bytes]]:
+    def _start(self, program: str) -> tuple[int, int, int]:
+        """Ends of both pipes and the process; DevTools wants them as descriptors 3 and 4."""
         self._session = None
-        read_in, write_in = os.pipe()
-        read_out, write_out = os.pipe()
-        # The pipe of DevTools is file descriptors 3 and 4 of the browser, whatever ours are.
-        command = ["/bin/sh", "-c", f'exec "$@" 3<&{read_in} 4>&{write_out}', "sh", program]
+        (read_in, write_in), (read_out, write_out) = _far_pipe(), _far_pipe()
         options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe")
         quiet = ("--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage")
-        process = subprocess.Popen(
-            [*command, *options, *quiet, f"--user-data-dir={self._profile.name}", "about:blank"],
-            pass_fds=(read_in, write_out),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        silence = os.open(os.devnull, os.O_RDWR)
+        process = os.posix_spawn(
+            program,
+            [program, *options, *quiet, f"--user-data-dir={self._profile.name}", "about:blank"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, read_in, 3),
+                (os.POSIX_SPAWN_DUP2, write_out, 4),
+                (os.POSIX_SPAWN_DUP2, silence, 1),
+                (os.POSIX_SPAWN_DUP2, silence, 2),
+            ],
         )
-        os.close(read_in)
-        os.close(write_out)
+        for descriptor in (read_in, write_out, silence):
+            os.close(descriptor)
         return write_in, read_out, process
 
     def __enter__(self) -> Self:
@@ -73,8 +89,8 @@ class Browser:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        os.kill(self._process, signal.SIGKILL)
+        os.waitpid(self._process, 0)
         os.close(self._to_browser)
         os.close(self._from_browser)
         self._profile.cleanup()
