@@ -95,11 +95,11 @@ class Named(Record):
 
 
 class ZooReport(Record):
-    """All that was run, and the names of faults that this machine cannot run."""
+    """All that was run; `left_out` names the faults that this machine cannot run, and why."""
 
     schema_version: int = SCHEMA_VERSION
     named: tuple[Named, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: dict[str, str] = Field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -164,9 +164,14 @@ def run_zoo(
     children = base.model_copy(update={"entry": ENTRY, "fork_server": False, "preload": ()})
     named = []
     for event in run_plan(plan, out, children, jobs=jobs):
-        if isinstance(event, CellFinished):
-            named.append(name_run(event.run, rows[str(event.run.cell.key)][1]))
-            told(named[-1])
+        if not isinstance(event, CellFinished):
+            continue
+        fault = rows[str(event.run.cell.key)][1]
+        if event.run.observation is not None and event.run.observation.refusal is not None:
+            left_out[fault.name] = event.run.observation.refusal.why
+            continue
+        named.append(name_run(event.run, fault))
+        told(named[-1])
     order = list(rows)
     named.sort(key=lambda entry: order.index(_key_text(entry, rows)))
     return ZooReport(named=tuple(named), left_out=left_out)
@@ -232,20 +237,21 @@ def as_text(report: ZooReport) -> str:
     quiet = sum(entry.killed for entry in controls)
     lines.append(f"{found} of {len(faults)} planted faults named as expected")
     lines.append(f"{quiet} of {len(controls)} clean twins raised nothing")
-    if report.left_out:
-        lines.append(f"left out, for want of a GPU: {', '.join(report.left_out)}")
+    for why in sorted(set(report.left_out.values())):
+        names = ", ".join(name for name, other in report.left_out.items() if other == why)
+        lines.append(f"left out ({why}): {names}")
     return "\n".join(lines)
 
 
 def _chosen(
     faults: tuple[Fault, ...], only: frozenset[str], gpus: int
-) -> tuple[list[Fault], tuple[str, ...]]:
+) -> tuple[list[Fault], dict[str, str]]:
     unknown = sorted(only - {fault.name for fault in faults})
     if unknown:
         raise ConfigError(f"there is no fault {unknown[0]}", source=ZOO, remedy="see its names")
     wanted = [fault for fault in faults if not only or fault.name in only]
     able = [fault for fault in wanted if fault.needs == "cpu" or gpus]
-    return able, tuple(fault.name for fault in wanted if fault not in able)
+    return able, {fault.name: "no GPU to use" for fault in wanted if fault not in able}
 
 
 def _cells(fault: Fault, controls: bool) -> list[Cell]:

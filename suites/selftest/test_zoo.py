@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from fixtures.errors import ConfigError
 from fixtures.evidence.cellrun import CellRun
-from graphgate.zoo import Fault, Zoo, ZooReport, as_text, load_zoo, name_run, run_zoo, zoo_cell
+from graphgate.zoo import (
+    Fault,
+    Named,
+    Zoo,
+    ZooReport,
+    as_text,
+    load_zoo,
+    name_run,
+    run_zoo,
+    zoo_cell,
+)
 from suites.selftest.zoo_corpus import (
     CONTROLS,
     EXPECTED_FILE,
@@ -23,6 +34,12 @@ FAULTS = {fault.name: fault for fault in load_zoo().faults}
 RECORDED = sorted(path.parent for path in ZOO_CORPUS.glob(f"*/{EXPECTED_FILE}"))
 ON_DEVICE = [folder for folder in RECORDED if FAULTS[folder.name].kernel]
 CONTROL_RUNS = [CellRun.model_validate_json(line) for line in CONTROLS.read_text().splitlines()]
+
+
+@cache
+def recorded(folder: Path) -> tuple[Named, CellRun]:
+    """What the evidence in `folder` is called today."""
+    return judged(folder, FAULTS[folder.name])
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +57,8 @@ def test_every_cpu_fault_is_named_and_its_clean_twin_raises_nothing(live: ZooRep
 
 
 def test_faults_that_need_a_gpu_are_left_out_by_name(live: ZooReport) -> None:
-    assert set(live.left_out) == {n for n, fault in FAULTS.items() if fault.needs == "gpu"}
-    assert "left out, for want of a GPU: illegal-read" in as_text(live)
+    assert live.left_out.keys() == {n for n, fault in FAULTS.items() if fault.needs == "gpu"}
+    assert "left out (no GPU to use): illegal-read" in as_text(live)
 
 
 def test_a_fault_that_is_named_otherwise_is_told_with_what_differs(live: ZooReport) -> None:
@@ -92,7 +109,7 @@ def test_every_fault_is_recorded() -> None:
 
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 def test_recorded_fault_is_named(folder: Path) -> None:
-    named, run = judged(folder, FAULTS[folder.name])
+    named, run = recorded(folder)
     assert named.killed, named.why
     assert expected_of(named, run) == ExpectedFault.read_json(folder / EXPECTED_FILE)
 
@@ -110,7 +127,7 @@ def test_kernel_is_named_without_cuda_gdb_and_without_the_drivers_words(
 
 @pytest.mark.parametrize("folder", ON_DEVICE, ids=lambda folder: folder.name)
 def test_second_sources_agree_with_the_core(folder: Path) -> None:
-    _, run = judged(folder, FAULTS[folder.name])
+    _, run = recorded(folder)
     assert run.crash is not None
     assert [line for line in run.crash.secondary if "disagree" in line] == []
 
@@ -128,6 +145,14 @@ def test_corpus_is_small_and_free_of_the_machine() -> None:
         if path.suffix != ".xz":
             text = path.read_text(encoding="utf-8")
             assert not [mark for mark in ("/tmp/", "/work/", "/root/") if mark in text]  # noqa: S108
+
+
+def test_a_fault_without_its_tool_is_left_out_and_not_held_against_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphgate.zoo.ENTRY", "suites.selftest.zoo_children:lacks_a_tool")
+    report = run_zoo(tmp_path, only=["segfault"])
+    assert (report.named, report.left_out) == ((), {"segfault": "nvcc is not installed here"})
 
 
 def test_rows_say_what_they_expect() -> None:
