@@ -10,7 +10,7 @@ from gates.verdict import Finding, Gate, Status
 
 
 def judge_captures(
-    audit: ContractAudit, captures: Sequence[Capture], *, whose: str = ""
+    audit: ContractAudit, captures: Sequence[Capture], *, whose: str = "", by: str = CAPTURE
 ) -> Iterator[Finding]:
     """Findings on captures of one manager.
 
@@ -18,9 +18,10 @@ def judge_captures(
         audit: the cell's record, for its settings and dispatch table.
         captures: the manager's captures.
         whose: prefix of the check's name for a manager other than the model's own.
+        by: the place in vLLM that decides what the manager's passes are given.
     """
-    yield from _shared_state(captures, audit.breakable, whose)
-    yield from _eager_inputs(audit, captures, whose)
+    yield from _shared_state(captures, audit.breakable, whose, by)
+    yield from _eager_inputs(audit, captures, whose, by)
     yield from _local_lengths(audit, captures, whose)
     if not whose:
         yield from _frozen_query(audit, captures)
@@ -33,7 +34,9 @@ def _captured_pass(capture: Capture) -> Pass | None:
     return next((p for p in reversed(capture.passes) if p.kind == "capture"), None)
 
 
-def _shared_state(captures: Sequence[Capture], breakable: bool, whose: str) -> Iterator[Finding]:
+def _shared_state(
+    captures: Sequence[Capture], breakable: bool, whose: str, by: str
+) -> Iterator[Finding]:
     """Class C: whatever warm-up filled in is not planned again, so it isn't in the graph."""
     held = [c for c in captures if c.descriptor.mode == "FULL" or (breakable and c.graphs)]
     for mode in dict.fromkeys(c.descriptor.mode for c in held):
@@ -54,7 +57,7 @@ def _shared_state(captures: Sequence[Capture], breakable: bool, whose: str) -> I
             f"{whose}shared-state",
             "C",
             why,
-            CAPTURE,
+            by,
             n=len(of_mode),
             measured=f"{len(bad)} descriptors",
             limit="0 descriptors",
@@ -62,7 +65,7 @@ def _shared_state(captures: Sequence[Capture], breakable: bool, whose: str) -> I
 
 
 def _eager_inputs(
-    audit: ContractAudit, captures: Sequence[Capture], whose: str
+    audit: ContractAudit, captures: Sequence[Capture], whose: str, by: str
 ) -> Iterator[Finding]:
     """Class E: whatever runs at capture time gets in-range, self-consistent inputs."""
     bad: list[tuple[Capture, str]] = []
@@ -81,7 +84,7 @@ def _eager_inputs(
             f"{whose}eager-inputs",
             "E",
             why,
-            f"{DUMMY}, handed on by {INPUTS}",
+            f"{DUMMY}, handed on by {INPUTS}" if by == CAPTURE else by,
             n=len(captures),
             measured=f"longest dummy sequence {longest} tokens",
             limit=f"max_model_len {audit.max_model_len} tokens",

@@ -15,7 +15,9 @@ def judge_drafts(audit: ContractAudit) -> Iterator[Finding]:
     for draft in audit.drafts:
         yield from _replays(draft)
         yield from _agreement(audit, draft)
-        yield from judge_captures(audit, draft.captures, whose=f"draft-{draft.phase}-")
+        yield from judge_captures(
+            audit, draft.captures, whose=f"draft-{draft.phase}-", by=place(draft.symbol)
+        )
 
 
 _CLASS: dict[str, FaultClass] = {"planned": "C", "scalar": "D"}
