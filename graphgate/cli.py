@@ -10,6 +10,7 @@ import typer
 from fixtures.errors import ConfigError, GraphGateError
 from gates.verdict import ExitCode
 from graphgate.drift import drift
+from graphgate.history import app as history
 from graphgate.judge import judge
 from graphgate.mutants import mutants
 from graphgate.plan import plan
@@ -29,6 +30,8 @@ app = typer.Typer(
 )
 for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch):
     app.command()(verb)
+
+app.add_typer(history, name="history")
 
 
 def main() -> None:
