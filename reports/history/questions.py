@@ -130,16 +130,27 @@ class PhaseRow(Record):
 def nights(history: History, limit: int = 30) -> list[NightRow]:
     """The latest nights, newest first."""
     query = """
-        SELECT at, vllm, source, sweep, exit_code,
-               (SELECT count(*) FROM result WHERE night = n.id) AS cells
-        FROM night n ORDER BY at DESC, id DESC LIMIT ?"""
+        SELECT at, vllm, source, sweep, exit_code, cells
+        FROM night ORDER BY at DESC, id DESC LIMIT ?"""
     return [NightRow.model_validate(_named(NightRow, row)) for row in history.rows(query, limit)]
 
 
-def turns(history: History, limit: int = 50, *, key: str | None = None) -> list[Turn]:
-    """Where cells turned from good to bad or back, newest first; of one cell, or of all."""
-    chosen = "WHERE r.cell = (SELECT id FROM cell WHERE key = ?) AND" if key else "WHERE"
+def turns(
+    history: History, limit: int = 50, *, key: str | None = None, window: int = 120
+) -> list[Turn]:
+    """Where cells turned from good to bad or back, newest first.
+
+    Args:
+        history: where to look.
+        limit: how many turns at most.
+        key: one cell, whose whole past is walked; without it all cells are asked.
+        window: how many of the latest nights are walked for all cells.
+    """
     bad = _is_one_of(_BAD)
+    if key is not None:
+        chosen, values = "r.cell = (SELECT id FROM cell WHERE key = ?)", (key,)
+    else:
+        chosen, values = "r.at >= ?", (_since(history, window),)
     query = f"""
         WITH judged AS (
             SELECT r.cell, r.at, r.night, r.status, r.rule, {bad} AS bad,
@@ -147,7 +158,8 @@ def turns(history: History, limit: int = 50, *, key: str | None = None) -> list[
                    lag(r.at) OVER past AS previous_at,
                    lag(r.night) OVER past AS previous_night,
                    lag(r.status) OVER past AS previous_status
-            FROM result r {chosen} NOT {_is_one_of(_UNJUDGED)}
+            FROM cell c CROSS JOIN result r ON r.cell = c.id
+            WHERE {chosen} AND NOT {_is_one_of(_UNJUDGED)}
             WINDOW past AS (PARTITION BY r.cell ORDER BY r.at, r.night)
         ), turned AS (
             SELECT * FROM judged WHERE was_bad IS NOT NULL AND bad <> was_bad
@@ -158,8 +170,15 @@ def turns(history: History, limit: int = 50, *, key: str | None = None) -> list[
         FROM turned t JOIN cell c ON c.id = t.cell
         JOIN night a ON a.id = t.night JOIN night b ON b.id = t.previous_night
         ORDER BY t.at DESC, c.key"""  # noqa: S608
-    values: tuple[str | int, ...] = (key, limit) if key else (limit,)
-    return [Turn.model_validate(_named(Turn, row)) for row in history.rows(query, *values)]
+    rows = history.rows(query, *values, limit)
+    return [Turn.model_validate(_named(Turn, row)) for row in rows]
+
+
+def _since(history: History, window: int) -> str:
+    """The time of the oldest of the latest `window` nights."""
+    query = "SELECT min(at) FROM (SELECT at FROM night ORDER BY at DESC LIMIT ?)"
+    ((oldest,),) = history.rows(query, window)
+    return str(oldest or "")
 
 
 def titles(history: History, limit: int = 100) -> list[TitleRow]:
@@ -195,7 +214,7 @@ def flakes(history: History, limit: int = 24) -> list[FlakeRow]:
     """How often nodes failed, by month, newest first."""
     query = """
         SELECT substr(at, 1, 7) AS month, sum(attempts), sum(infra_attempts)
-        FROM result GROUP BY month ORDER BY month DESC LIMIT ?"""
+        FROM night GROUP BY month ORDER BY month DESC LIMIT ?"""
     return [FlakeRow.model_validate(_named(FlakeRow, row)) for row in history.rows(query, limit)]
 
 

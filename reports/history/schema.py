@@ -13,6 +13,7 @@ import sqlite3
 from fixtures.errors import ConfigError
 
 _TABLES = """
+-- `attempts` are those of all cells, `infra_attempts` those that the node failed.
 CREATE TABLE night (
     id INTEGER PRIMARY KEY,
     at TEXT NOT NULL,
@@ -20,6 +21,9 @@ CREATE TABLE night (
     source TEXT NOT NULL,
     sweep TEXT NOT NULL,
     exit_code INTEGER NOT NULL,
+    cells INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    infra_attempts INTEGER NOT NULL,
     digest TEXT NOT NULL UNIQUE
 );
 CREATE INDEX night_by_time ON night (at, id);
@@ -36,7 +40,6 @@ CREATE TABLE result (
     status TEXT NOT NULL,
     rule TEXT NOT NULL,
     attempts INTEGER NOT NULL,
-    infra_attempts INTEGER NOT NULL,
     PRIMARY KEY (cell, at, night)
 ) WITHOUT ROWID;
 CREATE INDEX result_by_night ON result (night);

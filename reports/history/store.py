@@ -73,7 +73,7 @@ class History:
         moment = at.astimezone(UTC).isoformat(timespec="seconds")
         digest = _digest(verdicts, runs, moment)
         with self._explained(), self._transaction():
-            night = self._add_head(verdicts, plan, moment, digest)
+            night = self._add_head(verdicts, plan, runs, moment, digest)
             if night is None:
                 return False
             for verdict in verdicts.verdicts:
@@ -81,37 +81,46 @@ class History:
                 cell = self._id("cell", "key", key)
                 place = (cell, moment, night)
                 run = runs.get(key)
-                self._add_result(place, verdict, run)
+                self._add_result(place, verdict)
                 self._add_scores(place, figures.get(key))
                 if run is not None:
                     self._add_timings(place, run)
                     self._add_crashes(place, run)
         return True
 
-    def _add_head(self, verdicts: Verdicts, plan: Plan, moment: str, digest: str) -> int | None:
+    def _add_head(
+        self,
+        verdicts: Verdicts,
+        plan: Plan,
+        runs: Mapping[str, CellRun],
+        moment: str,
+        digest: str,
+    ) -> int | None:
+        crashes = (crash for run in runs.values() for _, crash in _crashes(run))
         cursor = self._connection.execute(
-            "INSERT INTO night (at, vllm, source, sweep, exit_code, digest) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING",
+            "INSERT INTO night (at, vllm, source, sweep, exit_code, cells, attempts, "
+            "infra_attempts, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (digest) DO NOTHING",
             (
                 moment,
                 one_line(plan.source.version, 200),
                 one_line(verdicts.source, 200),
                 one_line(verdicts.sweep, 200),
                 int(verdicts.decision.exit_code),
+                len(verdicts.verdicts),
+                sum(len(run.attempts) for run in runs.values()),
+                sum(crash.kind is CrashKind.INFRA for crash in crashes),
                 digest,
             ),
         )
         return cursor.lastrowid if cursor.rowcount else None
 
-    def _add_result(
-        self, place: tuple[int, str, int], verdict: Verdict, run: CellRun | None
-    ) -> None:
+    def _add_result(self, place: tuple[int, str, int], verdict: Verdict) -> None:
         found = headline(verdict)
         rule = rule_of(found) if found is not None and verdict.status is not Status.PASS else ""
-        infra = sum(crash.kind is CrashKind.INFRA for _, crash in _crashes(run))
         self._connection.execute(
-            "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (*place, verdict.status.value, rule, verdict.attempts, infra),
+            "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?)",
+            (*place, verdict.status.value, rule, verdict.attempts),
         )
 
     def _add_timings(self, place: tuple[int, str, int], run: CellRun) -> None:
@@ -182,11 +191,10 @@ class History:
             ) from error
 
 
-def _crashes(run: CellRun | None) -> Iterator[tuple[int, CrashReport]]:
+def _crashes(run: CellRun) -> Iterator[tuple[int, CrashReport]]:
     """Number (from 0) and report of every failed attempt of a cell."""
-    attempts = run.attempts if run is not None else ()
-    for number, attempt in enumerate(attempts):
-        own = run.crash if run is not None and number == len(attempts) - 1 else None
+    for number, attempt in enumerate(run.attempts):
+        own = run.crash if number == len(run.attempts) - 1 else None
         report = own or attempt.crash
         if report is not None:
             yield number, report

@@ -5,7 +5,7 @@ Owns: the choice of facts and the cutting of what is too long. Must not know: HT
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fixtures.cells.cell import CellKey, Plan
@@ -57,7 +57,6 @@ class CellPage(NamedTuple):
     key: CellKey
     verdict: Verdict
     reason: str
-    seconds: float
     timeline: Timeline | None
     attempts: tuple[AttemptRow, ...]
     crash: CrashPage | None
@@ -82,7 +81,6 @@ def cell_page(
         key=verdict.key,
         verdict=verdict,
         reason=one_line(found.why, 400) if found is not None else "",
-        seconds=sum(sum(attempt.timings.values()) for attempt in attempts),
         timeline=timeline(attempts),
         attempts=tuple(_attempt(one, last=one is attempts[-1]) for one in attempts),
         crash=_crash(run),
@@ -94,6 +92,11 @@ def cell_page(
         alone=cell_alone(verdict.key, plan.source, plan.sweep),
         with_kin=cell_with_kin(verdict.key, plan.source, plan.sweep),
     )
+
+
+def total_seconds(attempts: Iterable[Attempt]) -> float:
+    """Seconds of wall time over all attempts."""
+    return sum(sum(attempt.timings.values()) for attempt in attempts)
 
 
 def cut(text: str) -> str:

@@ -16,19 +16,20 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fixtures.cells.cell import Plan
 from fixtures.evidence.cellrun import CellRun
-from gates.verdict import Status, Verdicts
-from reports.html.cellpage import CellPage, cell_page
+from gates.verdict import Status, Verdict, Verdicts
+from reports.html.cellpage import CellPage, cell_page, total_seconds
 from reports.html.figures import CellFigures
 from reports.html.matrix import matrices
-from reports.reasons import parts_of, rule_of
+from reports.reasons import headline, parts_of, rule_of
 from reports.terminal import NEXT_STEPS
-from reports.text import clean
+from reports.text import clean, one_line
 
 _NO_FIGURES: Mapping[str, CellFigures] = {}
 
@@ -52,9 +53,31 @@ def render_html(
         counts=[(status, counts[status]) for status in Status if counts[status]],
         statuses=tuple(Status),
         next_step=NEXT_STEPS[verdicts.decision.exit_code],
-        # A function: ten thousand pages are made one by one, while they are written.
-        pages=lambda: _pages(verdicts, plan, runs, figures),
+        rows=(_row(verdict, runs.get(str(verdict.key))) for verdict in verdicts.verdicts),
+        # Ten thousand pages are made one by one, while they are written.
+        pages=_pages(verdicts, plan, runs, figures),
         timestamp=timestamp,
+    )
+
+
+class Row(NamedTuple):
+    """One line of the list of all cells."""
+
+    key: str
+    status: Status
+    reason: str
+    seconds: float
+    attempts: int
+
+
+def _row(verdict: Verdict, run: CellRun | None) -> Row:
+    found = headline(verdict) if verdict.status is not Status.PASS else None
+    return Row(
+        key=str(verdict.key),
+        status=verdict.status,
+        reason=one_line(found.why, 160) if found is not None else "",
+        seconds=total_seconds(run.attempts if run is not None else ()),
+        attempts=verdict.attempts,
     )
 
 
