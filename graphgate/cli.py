@@ -9,6 +9,7 @@ import typer
 
 from fixtures.errors import ConfigError, GraphGateError
 from gates.verdict import ExitCode
+from graphgate.demo import demo
 from graphgate.drift import drift
 from graphgate.history import app as history
 from graphgate.judge import judge
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch):
+for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo):
     app.command()(verb)
 
 app.add_typer(history, name="history")

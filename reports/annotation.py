@@ -120,16 +120,25 @@ def _folded(verdicts: Verdicts, plan: Plan, runs: Mapping[str, CellRun]) -> Iter
     for part in parts_of(verdicts):
         lines = "\n".join(_line(reason) for reason in part.reasons)
         yield _fold(f"{part.heading}: all reasons" if _blocks(part) else part.heading, lines)
-    blocked = [verdict.key for verdict in verdicts.verdicts if verdict.status.blocks]
-    if blocked:
-        again = "\n".join(cell_alone(key, plan.source, plan.sweep) for key in blocked)
-        yield _fold("Commands that run each of these cells alone", block(again))
+    again = tuple(dict.fromkeys(_commands(verdicts, plan, runs)))
+    if again:
+        yield _fold("Commands that run these cells alone", block("\n".join(again)))
     if plan.omissions:
         told = (f"{o.tier} tier ({o.model or 'all models'}): {o.reason}" for o in plan.omissions)
         yield _fold("Not run, and why", "\n".join(f"- {plain(text, 600)}" for text in told))
     if verdicts.notes:
         notes = "\n".join(f"- {plain(note, 600)}" for note in verdicts.notes)
         yield _fold("Notes on the evidence", notes)
+
+
+def _commands(verdicts: Verdicts, plan: Plan, runs: Mapping[str, CellRun]) -> Iterator[str]:
+    """What runs each blocked cell alone, where something does."""
+    for verdict in verdicts.verdicts:
+        run = runs.get(str(verdict.key))
+        planted = run is not None and run.cell.mutant is not None
+        command = cell_alone(verdict.key, plan.source, plan.sweep, planted=planted)
+        if verdict.status.blocks and command is not None:
+            yield command
 
 
 def _fold(heading: str, body: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gates.verdict import Finding, Status, Verdict, Verdicts
+from gates.verdict import Finding, Gate, Status, Verdict, Verdicts
 
 
 class Reason(NamedTuple):
@@ -25,10 +25,15 @@ class Part(NamedTuple):
     reasons: list[Reason]
 
     def by_rule(self) -> list[list[Reason]]:
-        """The reasons grouped by status and rule, each group where its first reason stands."""
-        groups: dict[tuple[Status, str], list[Reason]] = {}
+        """The reasons grouped by status and rule, each group where its first reason stands.
+
+        Failures of runs stay apart: one rule speaks of all of them, whatever their cause.
+        """
+        groups: dict[tuple[Status, str, str], list[Reason]] = {}
         for reason in self.reasons:
-            label = (reason.finding.status, rule_of(reason.finding))
+            finding = reason.finding
+            cause = finding.why if finding.gate is Gate.LIVENESS else ""
+            label = (finding.status, rule_of(finding), cause)
             groups.setdefault(label, []).append(reason)
         return list(groups.values())
 

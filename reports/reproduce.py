@@ -10,9 +10,17 @@ import shlex
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import CellKey, Source
 
+ZOO_REQUEST = "zoo"
+"""What a plan of planted faults asks for in place of a vLLM."""
 
-def cell_alone(key: CellKey, source: Source, sweep: str) -> str:
-    """Runs the cell and the reference that it is held against, and nothing else."""
+
+def cell_alone(key: CellKey, source: Source, sweep: str, *, planted: bool = False) -> str | None:
+    """Runs the cell and the reference that it is held against, and nothing else.
+
+    None: no command does. Planted faults (`planted`) run together.
+    """
+    if source.request == ZOO_REQUEST:
+        return "graphgate mutants --zoo" if planted else None
     if key.tier is not Tier.CONTRACT:
         return cell_with_kin(key, source, sweep)
     words = ("pytest", "suites/contract", "-k", f"{key}-", "--vllm", source.request)

@@ -65,8 +65,8 @@ class CellPage(NamedTuple):
     parity: ParityPlot | None
     scores: tuple[Score, ...]
     provenance: Facts
-    alone: str
-    with_kin: str
+    alone: str | None
+    with_kin: str | None
 
 
 def cell_page(
@@ -77,6 +77,9 @@ def cell_page(
     attempts = run.attempts if run is not None else ()
     observed = run.observation if run is not None else None
     parity = figures.parity if figures is not None else None
+    planted = run is not None and run.cell.mutant is not None
+    alone = cell_alone(verdict.key, plan.source, plan.sweep, planted=planted)
+    with_kin = cell_with_kin(verdict.key, plan.source, plan.sweep)
     return CellPage(
         key=verdict.key,
         verdict=verdict,
@@ -89,8 +92,8 @@ def cell_page(
         parity=parity_plot(parity) if parity is not None else None,
         scores=figures.scores if figures is not None else (),
         provenance=tuple(_provenance(run)) if run is not None else (),
-        alone=cell_alone(verdict.key, plan.source, plan.sweep),
-        with_kin=cell_with_kin(verdict.key, plan.source, plan.sweep),
+        alone=alone,
+        with_kin=with_kin if alone is not None and not planted and alone != with_kin else None,
     )
 
 

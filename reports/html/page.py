@@ -133,6 +133,7 @@ def _environment() -> Environment:
     )
     environment.globals["rule_of"] = rule_of
     environment.filters["seconds"] = _seconds
+    environment.filters["minute"] = _minute
     return environment
 
 
@@ -143,3 +144,8 @@ def _shown(value: object) -> object:
 
 def _seconds(value: float) -> str:
     return f"{value:,.1f} s"
+
+
+def _minute(moment: str) -> str:
+    """Date and minute of a time in UTC, which is how the history holds it."""
+    return moment[:16].replace("T", " ")

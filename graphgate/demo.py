@@ -1,0 +1,217 @@
+"""The verb `demo`: all reports, drawn from the evidence that the repository holds.
+
+Owns which recorded evidence makes which scene. Nothing is run and nothing is fetched: the
+evidence is unpacked, read, judged and drawn like that of any night.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+import suites
+from fixtures.cells.axes import Breakable, GraphMode, Tier
+from fixtures.cells.cell import Cell, CellKey, Plan, Resolution
+from fixtures.errors import ConfigError
+from fixtures.evidence.cellrun import Attempt, CellRun, Provenance
+from fixtures.evidence.exits import Exited
+from fixtures.run.outfolder import PLAN_FILE, OutFolder
+from fixtures.triage.reader import read_failure
+from gates.evidence import LEDGER_FILE, Evidence, judge_evidence, read_evidence
+from gates.known import read_known_issues
+from gates.policy import read_policy
+from gates.verdict import Verdicts
+from graphgate.judge import VERDICTS_FILE
+from graphgate.report import HTML_FILE, report_into
+from graphgate.zoo import SOURCE
+from reports.files import write_whole
+from reports.history.page import render_history, trends
+from reports.history.store import History
+from reports.html.page import render_page
+
+CORPUS = Path(str(suites.__file__)).parent / "selftest" / "corpus"
+_HISTORY, _TRENDS, _INDEX = "history.db", "trends.html", "index.html"
+
+
+class Scene(NamedTuple):
+    """One folder of the demo: `link` is its report, `origin` where its evidence comes from."""
+
+    title: str
+    shows: str
+    origin: str
+    link: str
+    verdicts: Verdicts
+
+
+class _Release(NamedTuple):
+    version: str
+    name: str
+    shows: str
+
+
+_RELEASES = (
+    _Release("0.21.0", "s2", "FULL graphs share state with their warm-up (class C): garbled text"),
+    _Release("0.26.0", "defects", "two defects: inputs out of range (E), frozen query length (D)"),
+    _Release("0.33.0", "green", "a green night: every cell captured, replayed and right"),
+)
+"""Recorded runs, in the order of their releases, which is that of the nights of the history."""
+
+_FAULTS = ("illegal-read-at-replay", "endless-replay", "host-deadlock")
+"""Of the zoo: a coredump with its kernel, a hang on the GPU, a hang of the host."""
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="The folder for the demo; must be new or a demo.")
+    ] = Path("demo"),
+) -> None:
+    """Draw all reports from recorded evidence: green, S2, coredump, hangs, a sick node."""
+    _make_room(out)
+    now = datetime.now(UTC)
+    scenes = [_release(out / release.name, release) for release in _RELEASES]
+    _remember(out, now)
+    scenes.append(_faults(out / "faults"))
+    index = render_page(
+        "demo.html.jinja", scenes=[*scenes[::-1], _trend_scene(scenes)], timestamp=now
+    )
+    write_whole(out / _INDEX, index)
+    for scene in scenes[::-1]:
+        code = int(scene.verdicts.decision.exit_code)
+        typer.echo(f"{out / scene.link}\n    exit code {code:>2}: {scene.shows}")
+    typer.echo(f"{out / _TRENDS}\n    the three releases as nights: when cells turned")
+    typer.echo("No score block: the repository holds no recorded scores yet.")
+    typer.echo(f"Next: open {out / _INDEX} in a browser")
+
+
+def _make_room(out: Path) -> None:
+    """Remove an earlier demo, and nothing else.
+
+    Raises:
+        ConfigError: the folder holds something that is no demo.
+    """
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not (out / _INDEX).exists() or not (out / "green" / PLAN_FILE).exists():
+        raise ConfigError("is no demo", source=out, remedy="name a new folder")
+    for name in ("faults", *(release.name for release in _RELEASES)):
+        shutil.rmtree(out / name, ignore_errors=True)
+    for path in (*out.glob(f"{_HISTORY}*"), out / _TRENDS, out / _INDEX):
+        path.unlink(missing_ok=True)
+
+
+def _release(out: Path, release: _Release) -> Scene:
+    """A recorded run of a release's contract tier."""
+    recorded = CORPUS / "runs" / release.version
+    out.mkdir(parents=True)
+    shutil.copyfile(recorded / PLAN_FILE, out / PLAN_FILE)
+    packed = (recorded / f"{LEDGER_FILE}.xz").read_bytes()
+    (out / LEDGER_FILE).write_bytes(lzma.decompress(packed))
+    about = json.loads((recorded / "provenance.json").read_text(encoding="utf-8"))
+    return _drawn(
+        out,
+        title=f"vLLM {release.version}",
+        shows=release.shows,
+        origin=f"Recorded {about['date']} on {about['machine']}: {about['what']}.",
+    )
+
+
+def _faults(out: Path) -> Scene:
+    """A night made of recorded failures, each read by triage as if it had just happened."""
+    folder = OutFolder(out)
+    makers: list[Callable[[OutFolder], CellRun]] = [
+        *(lambda target, name=name: _fault(target, name) for name in _FAULTS),
+        _sick_node,
+    ]
+    runs = [make(folder) for make in makers]
+    plan = Plan(source=SOURCE, sweep="demo", cells=tuple(run.cell for run in runs))
+    (out / PLAN_FILE).write_text(plan.to_json(), encoding="utf-8")
+    for run in runs:
+        folder.ledger.append(run)
+    return _drawn(
+        out,
+        title="A night of faults",
+        shows="a coredump with its kernel, a hang on the GPU, a hang of the host, a sick node",
+        origin="Faults planted on an NVIDIA H200; the sick node is put together from a recorded "
+        "reading, in which an error was planted, and a log in the public wording.",
+    )
+
+
+def _fault(target: OutFolder, name: str) -> CellRun:
+    """A fault of the zoo: its logs and core are unpacked and read anew."""
+    recorded = CORPUS / "zoo" / name
+    run = CellRun.read_json(recorded / "run.json")
+    attempt = target.cell_folder(run.cell.key) / "attempt-0"
+    attempt.mkdir(parents=True)
+    for path in recorded.iterdir():
+        if path.suffix == ".xz":
+            (attempt / path.stem).write_bytes(lzma.decompress(path.read_bytes()))
+        elif path.suffix in (".log", ".txt") or path.name == "observation.json":
+            shutil.copyfile(path, attempt / path.name)
+    last = run.attempts[-1]
+    crash = read_failure(attempt, last.exit, xids=last.xids)
+    return run.model_copy(update={"crash": crash})
+
+
+def _sick_node(target: OutFolder) -> CellRun:
+    """A node whose memory failed: a recorded reading, and the log of such a failure."""
+    key = CellKey(model="sick-node", mode=GraphMode.FULL, breakable=Breakable.OFF, tier=Tier.CANARY)
+    cell = Cell(
+        key=key,
+        model={},
+        expected=Resolution(mode=GraphMode.FULL, reason="what was asked for"),
+    )
+    folder = target.cell_folder(key) / "attempt-0"
+    folder.mkdir(parents=True)
+    shutil.copyfile(CORPUS / "logs" / "ecc" / "stderr.log", folder / "stderr.log")
+    reading = Attempt.read_json(CORPUS / "nodes" / "ecc" / "attempt.json")
+    crash = read_failure(folder, Exited(code=1), xids=reading.xids)
+    changes = {"exit": Exited(code=1), "crash": crash, "artifacts": ()}
+    attempt = reading.model_copy(update=changes)
+    return CellRun(
+        cell=cell,
+        attempts=(attempt,),
+        crash=crash,
+        provenance=Provenance(vllm=SOURCE.version, source=SOURCE.identity, gpu="NVIDIA H200"),
+    )
+
+
+def _drawn(out: Path, *, title: str, shows: str, origin: str) -> Scene:
+    """The evidence in `out`, judged by the rules of today, with all of its reports."""
+    evidence = _evidence(out)
+    verdicts = judge_evidence(evidence, read_policy(), read_known_issues(), date.today())
+    write_whole(out / VERDICTS_FILE, verdicts.to_json().encode())
+    report_into(verdicts, [out], out)
+    return Scene(title, shows, origin, f"{out.name}/{HTML_FILE.as_posix()}", verdicts)
+
+
+def _evidence(out: Path) -> Evidence:
+    return read_evidence([out], read_policy())
+
+
+def _remember(out: Path, now: datetime) -> None:
+    """The releases as consecutive nights up to now, and the page of their trends."""
+    with History(out / _HISTORY) as history:
+        for age, release in enumerate(reversed(_RELEASES)):
+            folder = out / release.name
+            evidence = _evidence(folder)
+            verdicts = Verdicts.read_json(folder / VERDICTS_FILE)
+            history.add_night(verdicts, evidence.plan, evidence.runs, now - timedelta(days=age))
+        page = render_history(trends(history), now)
+    write_whole(out / _TRENDS, page)
+
+
+def _trend_scene(scenes: list[Scene]) -> Scene:
+    return Scene(
+        "Past nights",
+        "when each cell turned, failures by title, seconds by phase",
+        "The three recorded releases, taken for three nights in a row.",
+        _TRENDS,
+        scenes[0].verdicts,
+    )
