@@ -34,7 +34,7 @@ def a_cell(key: str = "dsv4.FULL.bk0.contract", *, expected: str | None = None) 
     )
 
 
-def an_engagement(cell: Cell, **changes: Any) -> Engagement:  # noqa: ANN401
+def an_engagement(cell: Cell, **changes: Any) -> Engagement:
     """What a worker reports that did as the cell's YAML expects."""
     eager = cell.expected.mode is GraphMode.NONE
     count = 0 if eager else 11
@@ -67,7 +67,7 @@ def an_attempt(
     *,
     index: int = 0,
     crash: CrashReport | None = None,
-    **changes: Any,  # noqa: ANN401
+    **changes: Any,
 ) -> Attempt:
     """An attempt that ended well, unless told otherwise."""
     return Attempt(
@@ -104,7 +104,7 @@ def a_run(
     )
 
 
-def a_plan(*cells: Cell, **changes: Any) -> Plan:  # noqa: ANN401
+def a_plan(*cells: Cell, **changes: Any) -> Plan:
     """A plan of `cells`."""
     return Plan(**{"source": SOURCE, "sweep": "pr", "cells": cells, **changes})
 

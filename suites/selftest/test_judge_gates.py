@@ -131,7 +131,7 @@ def test_a_refusal_leaves_nothing_to_say() -> None:
     assert judge_engagement(run, None, POLICY) == ()
 
 
-def hygiene(**changes: Any) -> tuple[Finding, ...]:  # noqa: ANN401
+def hygiene(**changes: Any) -> tuple[Finding, ...]:
     return judge_hygiene(a_run(attempts=(an_attempt(**changes),)), None, POLICY)
 
 
