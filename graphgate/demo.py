@@ -41,13 +41,22 @@ _HISTORY, _TRENDS, _INDEX = "history.db", "trends.html", "index.html"
 
 
 class Scene(NamedTuple):
-    """One folder of the demo: `link` is its report, `origin` where its evidence comes from."""
+    """One page of the demo: `link` leads to it, `origin` is where its evidence comes from."""
 
     title: str
     shows: str
     origin: str
     link: str
-    verdicts: Verdicts
+    folder: str = ""
+    exit_code: int = 0
+
+
+_PAST = Scene(
+    "Past nights",
+    "when cells turned, failures by title, seconds by phase",
+    "The folders above, taken for nights in a row; in truth they were recorded on one day.",
+    _TRENDS,
+)
 
 
 class _Release(NamedTuple):
@@ -57,11 +66,13 @@ class _Release(NamedTuple):
 
 
 _RELEASES = (
-    _Release("0.21.0", "s2", "FULL graphs share state with their warm-up (class C): garbled text"),
+    _Release(
+        "0.21.0", "s2", "FULL graphs share state with their warm-up (class C), the cause of S2"
+    ),
     _Release("0.26.0", "defects", "two defects: inputs out of range (E), frozen query length (D)"),
     _Release("0.33.0", "green", "a green night: every cell captured, replayed and right"),
 )
-"""Recorded runs, in the order of their releases, which is that of the nights of the history."""
+"""Recorded runs, in the order of their releases."""
 
 _FAULTS = ("illegal-read-at-replay", "endless-replay", "host-deadlock")
 """Of the zoo: a coredump with its kernel, a hang on the GPU, a hang of the host."""
@@ -76,16 +87,14 @@ def demo(
     _make_room(out)
     now = datetime.now(UTC)
     scenes = [_release(out / release.name, release) for release in _RELEASES]
-    _remember(out, now)
-    scenes.append(_faults(out / "faults"))
-    index = render_page(
-        "demo.html.jinja", scenes=[*scenes[::-1], _trend_scene(scenes)], timestamp=now
-    )
+    scenes.insert(0, _faults(out / "faults"))
+    _remember(out, scenes, now)
+    shown = [*scenes[::-1], _PAST]
+    index = render_page("demo.html.jinja", scenes=shown, timestamp=now)
     write_whole(out / _INDEX, index)
-    for scene in scenes[::-1]:
-        code = int(scene.verdicts.decision.exit_code)
-        typer.echo(f"{out / scene.link}\n    exit code {code:>2}: {scene.shows}")
-    typer.echo(f"{out / _TRENDS}\n    the three releases as nights: when cells turned")
+    for scene in shown:
+        decision = f"exit code {scene.exit_code}: " if scene.folder else ""
+        typer.echo(f"{out / scene.link}\n    {decision}{scene.shows}")
     typer.echo("No score block: the repository holds no recorded scores yet.")
     typer.echo(f"Next: open {out / _INDEX} in a browser")
 
@@ -188,30 +197,21 @@ def _drawn(out: Path, *, title: str, shows: str, origin: str) -> Scene:
     verdicts = judge_evidence(evidence, read_policy(), read_known_issues(), date.today())
     write_whole(out / VERDICTS_FILE, verdicts.to_json().encode())
     report_into(verdicts, [out], out)
-    return Scene(title, shows, origin, f"{out.name}/{HTML_FILE.as_posix()}", verdicts)
+    link = f"{out.name}/{HTML_FILE.as_posix()}"
+    return Scene(title, shows, origin, link, out.name, int(verdicts.decision.exit_code))
 
 
 def _evidence(out: Path) -> Evidence:
     return read_evidence([out], read_policy())
 
 
-def _remember(out: Path, now: datetime) -> None:
-    """The releases as consecutive nights up to now, and the page of their trends."""
+def _remember(out: Path, scenes: list[Scene], now: datetime) -> None:
+    """The scenes as nights in a row up to now, and the page of their trends."""
     with History(out / _HISTORY) as history:
-        for age, release in enumerate(reversed(_RELEASES)):
-            folder = out / release.name
+        for age, scene in enumerate(reversed(scenes)):
+            folder = out / scene.folder
             evidence = _evidence(folder)
             verdicts = Verdicts.read_json(folder / VERDICTS_FILE)
             history.add_night(verdicts, evidence.plan, evidence.runs, now - timedelta(days=age))
         page = render_history(trends(history), now)
     write_whole(out / _TRENDS, page)
-
-
-def _trend_scene(scenes: list[Scene]) -> Scene:
-    return Scene(
-        "Past nights",
-        "when each cell turned, failures by title, seconds by phase",
-        "The three recorded releases, taken for three nights in a row.",
-        _TRENDS,
-        scenes[0].verdicts,
-    )

@@ -12,7 +12,7 @@ from reports.text import clean, one_line
 
 _JOINER = "\N{WORD JOINER}"
 _MARKUP = re.compile(r"[\\`*_{}\[\]()+\-.!|~=$^]")
-_REFERENCE = re.compile(r"[@#:](?=\S)|(?<=GH)-(?=\d)")
+_REFERENCE = re.compile(r"[@#](?=\S)|:(?=//|[\w+-]+:)|(?<=GH)-(?=\d)")
 """What GitHub and Buildkite make links, pictures or messages to people of, escaped or not."""
 _TICKS = re.compile("`+")
 
