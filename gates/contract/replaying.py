@@ -6,8 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from fixtures.evidence.contract import Capture, ContractAudit, Descriptor, Step
-from gates.contract.words import CAPTURE, INPUTS, PREPARE, TABLES, failed
+from gates.contract.words import CAPTURE, INPUTS, POSITIONS, PREPARE, TABLES, failed
 from gates.verdict import FaultClass, Finding, Gate
+
+PREPARED = "prepared"
+"""Beside the probe's columns: rows whose inputs are not what the scheduler sent."""
 
 _MEANING: dict[str, tuple[str, str]] = {
     "A": ("live values did not reach the captured buffers", PREPARE),
@@ -25,10 +28,11 @@ def judge_replay(audit: ContractAudit) -> Iterator[Finding]:
     plain = {step.chosen for step in graphs if not _padded(step) and _torn(step)}
     wrong: dict[FaultClass, list[tuple[Step, str]]] = defaultdict(list)
     for step in graphs:
-        for column in step.wrong:
+        for column in step.wrong.keys() - {PREPARED}:
             wrong[_class(step, column, captured, plain)].append((step, column))
     for fault_class, cases in sorted(wrong.items()):
         yield _wrong(fault_class, cases, len(graphs))
+    yield from _misprepared(graphs)
     yield from _stray_writes(graphs)
     yield from _out_of_range(graphs)
     yield from _errors(audit)
@@ -90,6 +94,22 @@ def _wrong(fault_class: FaultClass, cases: list[tuple[Step, str]], of: int) -> F
 def _lens(values: tuple[int, ...]) -> str:
     shown = ", ".join(str(value) for value in values[:6])
     return f"({shown}{', ...' if len(values) > 6 else ''})"
+
+
+def _misprepared(graphs: list[Step]) -> Iterator[Finding]:
+    """Class A: wrong inputs are as wrong without a graph, so no comparison shows them."""
+    bad = [step for step in graphs if PREPARED in step.wrong]
+    if bad:
+        step = bad[0]
+        why = (
+            f"{len(bad)} of {len(graphs)} steps were prepared with sequence lengths, positions or "
+            f"slots other than the scheduler's, with and without a graph; first with "
+            f"{step.wrong[PREPARED]} rows of queries {_lens(step.query_lens)} behind contexts "
+            f"{_lens(step.context_lens)}"
+        )
+        yield failed(
+            Gate.AUDIT, "prepared-inputs", "A", why, f"{TABLES}; {POSITIONS}", n=len(graphs)
+        )
 
 
 def _stray_writes(graphs: list[Step]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from gates.verdict import FaultClass, Finding, Gate, Status
 CAPTURE = "vllm/v1/worker/gpu/cudagraph_utils.py: CudaGraphManager.capture"
 DUMMY = "vllm/v1/worker/gpu/input_batch.py: InputBatch.make_dummy"
 INPUTS = "vllm/v1/worker/gpu/cudagraph_utils.py: prepare_inputs_to_capture"
+POSITIONS = "vllm/v1/worker/gpu/input_batch.py: prepare_pos_seq_lens"
 PREPARE = "vllm/v1/worker/gpu/model_states/default.py: DefaultModelState.prepare_attn"
 TABLES = "vllm/v1/worker/gpu/block_table.py: BlockTables"
 DISPATCH = "vllm/v1/worker/gpu/cudagraph_utils.py: CudaGraphManager.dispatch"
