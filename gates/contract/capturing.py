@@ -76,8 +76,8 @@ def _eager_inputs(
     if bad:
         longest = max(p.metadata.longest_seq or 0 for capture, _ in bad for p in capture.passes)
         why = (
-            f"{some([c.descriptor for c, _ in bad], len(captures))} ran at capture time on a dummy "
-            f"batch that is out of range: {bad[0][1]}"
+            f"{some([c.descriptor for c, _ in bad], len(captures))} ran at capture time on inputs "
+            f"that are out of range or contradict each other: {bad[0][1]}"
         )
         yield failed(
             Gate.AUDIT,
