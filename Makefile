@@ -24,7 +24,7 @@ help:
 	@echo "make check                  ruff, mypy, import-linter"
 	@echo "make test                   the tests, with two vLLM releases"
 	@echo "make test-releases          the tests over all other releases"
-	@echo "make bench                  time and memory of judging and rendering"
+	@echo "make bench                  time and size of judging, reports and history"
 	@echo "make clean                  remove .venv, out and the tools' caches"
 
 setup: $(READY)
@@ -58,6 +58,8 @@ test-releases: setup
 
 bench: setup
 	$(BIN)/python -m suites.bench.judge
+	$(BIN)/python -m suites.bench.reports
+	$(BIN)/python -m suites.bench.history
 
 # Releases and the children's environment lie in the user's cache folder and are kept.
 clean:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fixtures.evidence.exits import Exited
-from gates.verdict import ExitCode, Verdicts
+from gates.verdict import ExitCode, Finding, Verdicts
 from reports.annotation import (
     ANNOTATION_BYTES,
     COMMENT_BYTES,
@@ -81,8 +81,8 @@ def test_what_forges_make_links_of_is_taken_apart(trigger: str) -> None:
     assert trigger not in MARKDOWN.render(plain(trigger))
 
 
-def drawn(why: str = "because", **changes: object) -> str:
-    verdicts, plan = judged({KEYS[2]: a_finding("FAIL", why)}, **changes)
+def drawn(why: str = "because", findings: tuple[Finding, ...] = ()) -> str:
+    verdicts, plan = judged({KEYS[2]: a_finding("FAIL", why)}, findings=findings)
     return render_annotation(verdicts, plan, {})
 
 

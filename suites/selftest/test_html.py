@@ -70,7 +70,7 @@ def test_reports_of_the_same_night_look_as_before() -> None:
 def test_equal_evidence_gives_equal_bytes() -> None:
     verdicts, plan, runs = a_night()
     again = type(verdicts).model_validate_json(verdicts.to_json())
-    assert drawn() == drawn(Night(again, plan, dict(reversed(runs.items()))))
+    assert drawn() == drawn(Night(again, plan, dict(reversed(list(runs.items())))))
 
 
 def test_every_link_leads_to_a_place_in_the_page() -> None:

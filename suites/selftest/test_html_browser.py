@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from fixtures.evidence.exits import Exited
+from reports.history.page import render_history, trends
+from reports.history.store import History
 from reports.html import render_html
+from reports.html.figures import CellFigures, Score
 from suites.selftest.browser import Browser, find_browser
 from suites.selftest.build import a_cell, a_crash, a_run, an_attempt
 from suites.selftest.nights import NOW, Night, a_night, night
@@ -178,6 +182,25 @@ def test_what_a_child_says_does_nothing(tmp_path: Path, browser: Browser) -> Non
     assert browser.run("window.broken ?? 'whole'") == "whole"
     assert visible(browser, f"article[id='cell-{KEY}'] h2")
     assert "onerror" in browser.run("document.body.innerText")
+    assert browser.errors == []
+    assert set(browser.requests) - {"about:blank"} == {made.as_uri()}
+
+
+@pytest.mark.parametrize("width", [1280, 380])
+def test_the_trend_page_fits_and_is_as_silent(tmp_path: Path, browser: Browser, width: int) -> None:
+    score = Score(task="gsm8k", score=0.95, low=0.94, high=0.96, questions=1319)
+    with History(tmp_path / "h.db") as history:
+        for day in range(3):
+            figures = {KEY: CellFigures(scores=(score,))}
+            history.add_night(*a_night(), NOW + timedelta(days=day), figures)
+        made = tmp_path / "trends.html"
+        made.write_bytes(render_history(trends(history), NOW))
+    browser.requests.clear()
+    browser.errors.clear()
+    browser.open(made, width=width)
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.run(wide) == 0
+    assert browser.run("document.querySelectorAll('svg').length") == 3
     assert browser.errors == []
     assert set(browser.requests) - {"about:blank"} == {made.as_uri()}
 

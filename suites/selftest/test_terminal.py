@@ -24,6 +24,7 @@ from fixtures.run.events import (
 from gates.decide import decide
 from gates.policy import read_policy
 from gates.verdict import ExitCode, Finding, Gate, Status, Verdict, Verdicts
+from graphgate.live import Live
 from reports.live import follow
 from reports.terminal import NEXT_STEPS, print_report
 from reports.text import clean, one_line
@@ -256,3 +257,20 @@ def test_progress_on_a_terminal_shows_bars_and_tells_of_failures() -> None:
     assert "all cells" in text
     assert "did not complete: busy [/bold]" in text
     assert "\x1b[2J" not in text
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_verbs_show_the_same_and_no_escapes_of_a_child(terminal: bool) -> None:
+    stream = io.StringIO()
+    console = Console(
+        file=stream, width=80, force_terminal=terminal, color_system=None, _environ={}
+    )
+    live = Live(console)
+    with live.step("fetch [bold]\x1b]0;title\x07"):
+        pass
+    runs = live.follow(events(), 2)
+    assert [str(run.cell.key) for run in runs] == KEYS[:2]
+    assert "fetch [bold]" in stream.getvalue()
+    assert f"[2/2] {KEYS[1]} did not complete: busy [/bold]" in stream.getvalue()
+    assert "\x1b[2J" not in stream.getvalue()
+    assert "title" not in stream.getvalue()
