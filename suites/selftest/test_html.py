@@ -116,6 +116,19 @@ def test_a_planned_cell_without_a_run_has_a_page() -> None:
     assert f'id="cell-{KEY}"' in drawn(Night(verdicts, plan, {}))
 
 
+def test_many_blockers_are_cut_and_counted() -> None:
+    runs = [
+        a_run(
+            a_cell(f"m{number}.FULL.bk0.canary"),
+            attempts=(an_attempt(Exited(code=1)),),
+            observation=None,
+            crash=a_crash(title=f"fault {number}"),
+        )
+        for number in range(60)
+    ]
+    assert "And 20 more; the list of all cells has each." in Page(drawn(night(runs))).text
+
+
 def test_no_figures_no_sections() -> None:
     assert "<h3>Parity</h3>" not in drawn()
     assert "<h3>Scores</h3>" not in drawn()
