@@ -81,7 +81,7 @@ _FAULTS = ("illegal-read-at-replay", "endless-replay", "host-deadlock")
 def demo(
     out: Annotated[
         Path, typer.Option(help="The folder for the demo; must be new or a demo.")
-    ] = Path("demo"),
+    ] = Path("out/demo"),
 ) -> None:
     """Draw all reports from recorded evidence: green, S2, coredump, hangs, a sick node."""
     _make_room(out)
