@@ -46,9 +46,7 @@ def graphgate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def gate(release: str, out: Path, *arguments: str) -> tuple[int, Verdicts]:
-    done = graphgate(
-        "gate", "--tier", "contract", "--vllm", release, "--out", str(out), *arguments
-    )
+    done = graphgate("gate", "--tier", "contract", "--vllm", release, "--out", str(out), *arguments)
     assert (out / "verdicts.json").exists(), done.stderr
     return done.returncode, Verdicts.read_json(out / "verdicts.json")
 

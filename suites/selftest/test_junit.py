@@ -62,9 +62,7 @@ def test_there_is_a_suite_per_tier_and_model_and_a_case_per_cell_and_gate() -> N
     names = [suite.get("name") for suite in document]
     assert names == ["contract.dsv4", "contract.llama", "decision"]
     cases = [(c.get("classname"), c.get("name")) for c in document[0].iter("testcase")]
-    assert cases == [
-        (str(FULL.key), gate) for gate in GATES_OF_TIER[Tier.CONTRACT]
-    ]
+    assert cases == [(str(FULL.key), gate) for gate in GATES_OF_TIER[Tier.CONTRACT]]
 
 
 def test_a_passed_run_has_no_bad_result() -> None:
