@@ -1,3 +1,5 @@
 """A module whose own import fails, for case_shape.py."""
 
-import no_such_module_at_all  # noqa: F401
+import importlib
+
+importlib.import_module("no_such_module_at_all")
