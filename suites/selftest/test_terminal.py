@@ -137,8 +137,18 @@ def test_equal_reasons_are_told_once() -> None:
 
 
 def test_many_reasons_are_cut_and_counted() -> None:
+    found = {
+        key: a_finding("FAIL", f"reason {key}").model_copy(update={"check": f"rule-{number}"})
+        for number, key in enumerate(KEYS)
+    }
+    assert "and 10 more in verdicts.json" in printed(*judged(found))
+
+
+def test_a_rule_that_fails_in_many_cells_is_told_once() -> None:
     text = printed(*judged({key: a_finding("FAIL", f"reason {key}") for key in KEYS}))
-    assert "and 10 more in verdicts.json" in text
+    assert f"{KEYS[0]} and {len(KEYS) - 1} more" in text
+    assert f"reason {KEYS[0]}" in text
+    assert f"reason {KEYS[1]}" not in text
 
 
 def test_what_was_not_run_is_said_with_its_reason() -> None:
