@@ -19,9 +19,11 @@ from fixtures.run.ledger import Ledger
 from fixtures.run.outfolder import PLAN_FILE
 from gates.decide import complete, decide
 from gates.drift import Drift, drift_findings
+from gates.files import NO_FILES, CellFiles, EvidenceFiles
 from gates.judge import judge_cell
 from gates.known import KnownIssue
 from gates.policy import Policy
+from gates.scores.family import share_alpha
 from gates.verdict import Finding, Status, Verdict, Verdicts
 
 LEDGER_FILE = "ledger.jsonl"
@@ -29,12 +31,16 @@ DRIFT_FILE = "drift.json"
 
 
 class Evidence(NamedTuple):
-    """What the folders hold together: one plan, the runs that count by key, drift, remarks."""
+    """What the folders hold together: one plan, the runs that count by key, drift, remarks.
+
+    `files` are the evidence files that the runs name.
+    """
 
     plan: Plan
     runs: Mapping[str, CellRun]
     drift: tuple[Finding, ...]
     notes: tuple[str, ...]
+    files: CellFiles = NO_FILES
 
 
 def judge_folder(
@@ -59,7 +65,7 @@ def judge_evidence(
 ) -> Verdicts:
     """The verdicts on evidence that was read before."""
     plan = evidence.plan
-    verdicts = complete(plan, _judge_runs(evidence.runs, policy, known, today))
+    verdicts = complete(plan, share_alpha(_judge_runs(evidence, policy, known, today)))
     return Verdicts(
         source=plan.source.identity,
         sweep=plan.sweep,
@@ -71,11 +77,12 @@ def judge_evidence(
 
 
 def _judge_runs(
-    runs: Mapping[str, CellRun], policy: Policy, known: tuple[KnownIssue, ...], today: date
+    evidence: Evidence, policy: Policy, known: tuple[KnownIssue, ...], today: date
 ) -> Iterable[Verdict]:
+    runs = evidence.runs
     for run in runs.values():
         reference = runs.get(str(run.cell.reference)) if run.cell.reference else None
-        yield judge_cell(run, reference, policy, known, today)
+        yield judge_cell(run, reference, policy, known, today, evidence.files)
 
 
 def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
@@ -101,7 +108,7 @@ def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
                 notes.append(f"{key} was run in more than one shard; the more telling run counts")
             else:
                 runs[key] = run
-    return Evidence(plan, runs, _read_drift(folders, plan), tuple(notes))
+    return Evidence(plan, runs, _read_drift(folders, plan), tuple(notes), EvidenceFiles(folders))
 
 
 def _read_drift(folders: Iterable[Path], plan: Plan) -> tuple[Finding, ...]:

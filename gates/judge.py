@@ -13,10 +13,12 @@ from fixtures.cells.axes import Tier
 from fixtures.evidence.cellrun import CellRun
 from gates.contract import judge_contract
 from gates.engagement import judge_engagement
+from gates.files import NO_FILES, CellFiles
 from gates.hygiene import judge_hygiene
 from gates.known import KnownIssue, excuse
 from gates.liveness import judge_liveness
 from gates.policy import Policy
+from gates.scores.gate import judge_scores
 from gates.verdict import Finding, Gate, Status, Verdict
 
 GateFunction = Callable[[CellRun, CellRun | None, Policy], tuple[Finding, ...]]
@@ -39,7 +41,7 @@ GATES_OF_TIER: dict[Tier, tuple[Gate, ...]] = {
         Gate.HYGIENE,
     ),
     Tier.CANARY: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.HYGIENE),
-    Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.HYGIENE),
+    Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.SCORES, Gate.HYGIENE),
 }
 """The gates that have something to say about a cell of each tier, for reports and pytest."""
 
@@ -62,6 +64,7 @@ def judge_cell(
     policy: Policy,
     known: tuple[KnownIssue, ...],
     today: date,
+    files: CellFiles = NO_FILES,
 ) -> Verdict:
     """The verdict on one cell: the run's own status, or else the worst of its gates' findings.
 
@@ -72,6 +75,7 @@ def judge_cell(
     if worst(findings) not in OWN_STATUSES:
         for gate in GATES:
             findings += gate(run, reference, policy)
+        findings += judge_scores(run, reference, policy, files.samples)
         findings = excuse(run.cell.key, findings, known, today)
     return Verdict(
         key=run.cell.key,

@@ -14,8 +14,12 @@ from pydantic import Field, model_validator
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import Name
 from fixtures.schema import Record
+from gates.scores.references import References, read_references
+from gates.scores.rules import ScoreRules
 
 DEFAULT_POLICY = Path(__file__).with_name("policy.yaml")
+REFERENCES = "references"
+"""The folder of recorded scores beside a policy; without one, the shipped folder counts."""
 
 
 class DriftPolicy(Record):
@@ -62,12 +66,18 @@ class Policy(Record):
     drift: DriftPolicy
     xids: XidPolicy
     gpu: GpuPolicy = GpuPolicy()
+    scores: ScoreRules = ScoreRules()
+    references: tuple[References, ...] = Field(default=(), exclude=True)
+    """Recorded scores, which have files of their own."""
 
 
 def read_policy(path: Path = DEFAULT_POLICY) -> Policy:
-    """The policy that the YAML file at `path` holds.
+    """The policy that the YAML file at `path` holds, with the recorded scores beside it.
 
     Raises:
-        ConfigError: the file is missing, is not YAML, or does not fit the type.
+        ConfigError: a file is missing, is not YAML, or does not fit its type.
     """
-    return Policy.read_yaml(path)
+    policy = Policy.read_yaml(path)
+    own = path.parent / REFERENCES
+    folder = own if own.is_dir() else DEFAULT_POLICY.with_name(REFERENCES)
+    return policy.model_copy(update={"references": read_references(folder)})

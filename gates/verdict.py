@@ -9,6 +9,7 @@ from pydantic import StringConstraints
 
 from fixtures.cells.cell import CellKey
 from fixtures.schema import SCHEMA_VERSION, Record
+from gates.scores.result import ScoreTest
 
 
 class ExitCode(IntEnum):
@@ -83,7 +84,8 @@ class Finding(Record):
     `check` names the rule inside the gate; with gate and class it is the identity of
     a finding (`audit:C`, more closely `audit:C:shared-state`). `measured` and `limit`
     are figures with their unit in the text; `n` how many things were looked at;
-    `evidence` points into the cell's folder or names file and symbol in vLLM.
+    `evidence` points into the cell's folder or names file and symbol in vLLM; `test` holds
+    the figures of a test of scores.
     """
 
     gate: Gate
@@ -95,6 +97,7 @@ class Finding(Record):
     n: int | None = None
     why: str
     evidence: tuple[str, ...] = ()
+    test: ScoreTest | None = None
 
     @property
     def identity(self) -> str:

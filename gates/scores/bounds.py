@@ -53,16 +53,16 @@ def below_floor(count: Count, floor: float) -> float:
     return float(beta.sf(floor, count.right + 1.0, count.n - count.right))
 
 
-def worth(right: Sequence[int], asked: Sequence[int], alpha: float) -> Count:
+def worth(counts: Sequence[tuple[int, int]], alpha: float) -> Count:
     """What a sample with repeats is worth in independent answers, for the same score.
 
-    `right` and `asked` count the answers of each question. Repeats of one question tell less
+    `counts` holds each question's right answers and its answers. Repeats of one question tell less
     than answers to as many questions. The effective size is that of Korn and Graubard (1998,
     Survey Methodology 24): n divided by the design effect, and adjusted for the degrees of
     freedom of so few clusters; never more than n. With one answer a question it is n.
     """
-    x, m = np.asarray(right, dtype=float), np.asarray(asked, dtype=float)
-    n, questions = float(m.sum()), len(m)
+    x, m = np.asarray(counts, dtype=float).T
+    n, questions = float(m.sum()), len(counts)
     score = float(x.sum()) / n
     if n == questions:
         return Count(score * n, n)

@@ -1,0 +1,71 @@
+"""Files of evidence that are too big for the ledger, as gates ask for them.
+
+Owns: where a run's files lie in the folders of a run's shards. Must not know: what is in them
+beyond their types, or what a gate makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from fixtures.errors import ConfigError
+from fixtures.evidence.cellrun import CellRun, EvidenceFile
+from fixtures.evidence.samples import Samples, read_samples
+
+
+class CellFiles(Protocol):
+    """The files that a run's observation names; None where it names none.
+
+    Raises:
+        ConfigError: the file is missing, was changed, or cannot be read.
+    """
+
+    def samples(self, run: CellRun) -> Samples | None:
+        """The answers to questions that the run recorded."""
+
+
+class NoFiles:
+    """For runs that are judged away from their folders."""
+
+    def samples(self, run: CellRun) -> Samples | None:
+        """Nothing, unless the run recorded what is not at hand here."""
+        if run.observation is not None and run.observation.samples is not None:
+            raise ConfigError("is not at hand", source=run.observation.samples.file)
+        return None
+
+
+NO_FILES = NoFiles()
+
+
+class EvidenceFiles:
+    """The files in OUT folders: a run's lie beside its last attempt."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._folders = tuple(folders)
+        self._samples: dict[str, Samples] = {}
+
+    def samples(self, run: CellRun) -> Samples | None:
+        """The answers to questions; each file is read once."""
+        file = run.observation.samples if run.observation is not None else None
+        if file is None:
+            return None
+        if file.sha256 not in self._samples:
+            self._samples[file.sha256] = read_samples(self._attempt(run, file), file)
+        return self._samples[file.sha256]
+
+    def _attempt(self, run: CellRun, file: EvidenceFile) -> Path:
+        """The folder of the attempt that holds the file, in whichever shard ran the cell."""
+        last = run.attempts[-1].index if run.attempts else 0
+        places = [
+            folder / "cells" / str(run.cell.key) / f"attempt-{last}" for folder in self._folders
+        ]
+        found = [place for place in places if (place / file.file).is_file()]
+        if not found:
+            raise ConfigError(
+                f"is missing in attempt-{last} of {run.cell.key}",
+                source=file.file,
+                remedy="judge the whole output folder, with its cells",
+            )
+        return found[0]
