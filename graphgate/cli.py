@@ -14,6 +14,7 @@ from graphgate.drift import drift
 from graphgate.history import app as history
 from graphgate.judge import judge
 from graphgate.mutants import mutants
+from graphgate.pipeline import app as pipeline
 from graphgate.plan import plan
 from graphgate.report import report
 from graphgate.run import gate, run
@@ -33,6 +34,7 @@ for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo
     app.command()(verb)
 
 app.add_typer(history, name="history")
+app.add_typer(pipeline, name="pipeline")
 
 
 def main() -> None:
