@@ -16,6 +16,7 @@ from graphgate.judge import judge
 from graphgate.mutants import mutants
 from graphgate.pipeline import app as pipeline
 from graphgate.plan import plan
+from graphgate.power import power
 from graphgate.report import report
 from graphgate.run import gate, run
 from graphgate.triage import triage
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo):
+for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo, power):
     app.command()(verb)
 
 app.add_typer(history, name="history")
