@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fixtures.errors import ConfigError
 from fixtures.evidence.cellrun import CellRun, EvidenceFile
+from fixtures.evidence.outputs import Outputs, read_outputs
 from fixtures.evidence.samples import Samples, read_samples
 
 
@@ -25,6 +26,9 @@ class CellFiles(Protocol):
     def samples(self, run: CellRun) -> Samples | None:
         """The answers to questions that the run recorded."""
 
+    def outputs(self, run: CellRun) -> Outputs | None:
+        """What the run's engine wrote for the workload."""
+
 
 class NoFiles:
     """For runs that are judged away from their folders."""
@@ -33,6 +37,12 @@ class NoFiles:
         """Nothing, unless the run recorded what is not at hand here."""
         if run.observation is not None and run.observation.samples is not None:
             raise ConfigError("is not at hand", source=run.observation.samples.file)
+        return None
+
+    def outputs(self, run: CellRun) -> Outputs | None:
+        """Nothing, unless the run recorded what is not at hand here."""
+        if run.observation is not None and run.observation.outputs is not None:
+            raise ConfigError("is not at hand", source=run.observation.outputs.file)
         return None
 
 
@@ -45,6 +55,7 @@ class EvidenceFiles:
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders = tuple(folders)
         self._samples: dict[str, Samples] = {}
+        self._outputs: dict[str, Outputs] = {}
 
     def samples(self, run: CellRun) -> Samples | None:
         """The answers to questions; each file is read once."""
@@ -54,6 +65,15 @@ class EvidenceFiles:
         if file.sha256 not in self._samples:
             self._samples[file.sha256] = read_samples(self._attempt(run, file), file)
         return self._samples[file.sha256]
+
+    def outputs(self, run: CellRun) -> Outputs | None:
+        """What the engine wrote for the workload; each file is read once."""
+        file = run.observation.outputs if run.observation is not None else None
+        if file is None:
+            return None
+        if file.sha256 not in self._outputs:
+            self._outputs[file.sha256] = read_outputs(self._attempt(run, file), file)
+        return self._outputs[file.sha256]
 
     def _attempt(self, run: CellRun, file: EvidenceFile) -> Path:
         """The folder of the attempt that holds the file, in whichever shard ran the cell."""

@@ -17,6 +17,7 @@ from gates.files import NO_FILES, CellFiles
 from gates.hygiene import judge_hygiene
 from gates.known import KnownIssue, excuse
 from gates.liveness import judge_liveness
+from gates.parity import judge_parity
 from gates.policy import Policy
 from gates.scores.gate import judge_scores
 from gates.verdict import Finding, Gate, Status, Verdict
@@ -40,7 +41,7 @@ GATES_OF_TIER: dict[Tier, tuple[Gate, ...]] = {
         Gate.PARITY,
         Gate.HYGIENE,
     ),
-    Tier.CANARY: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.HYGIENE),
+    Tier.CANARY: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.PARITY, Gate.HYGIENE),
     Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.SCORES, Gate.HYGIENE),
 }
 """The gates that have something to say about a cell of each tier, for reports and pytest."""
@@ -75,6 +76,7 @@ def judge_cell(
     if worst(findings) not in OWN_STATUSES:
         for gate in GATES:
             findings += gate(run, reference, policy)
+        findings += judge_parity(run, reference, policy.parity, files.outputs)
         findings += judge_scores(run, reference, policy, files.samples)
         findings = excuse(run.cell.key, findings, known, today)
     return Verdict(

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import Name
 from fixtures.schema import Record
+from gates.parity.rules import ParityRules
 from gates.scores.references import References, read_references
 from gates.scores.rules import ScoreRules
 
@@ -66,6 +67,7 @@ class Policy(Record):
     drift: DriftPolicy
     xids: XidPolicy
     gpu: GpuPolicy = GpuPolicy()
+    parity: ParityRules = ParityRules()
     scores: ScoreRules = ScoreRules()
     references: tuple[References, ...] = Field(default=(), exclude=True)
     """Recorded scores, which have files of their own."""
