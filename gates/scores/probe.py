@@ -6,7 +6,7 @@ Owns: when response lengths or logprobs are a collapse. Must not know: scores.
 from __future__ import annotations
 
 import math
-from statistics import median
+from statistics import fmean
 
 from fixtures.evidence.samples import EarlyProbe, ProbeAnswer
 from gates.scores.rules import ProbeRules
@@ -55,19 +55,19 @@ def _compared(probe: EarlyProbe, reference: EarlyProbe, rules: ProbeRules) -> tu
     both = [(one, others[one.doc_id]) for one in probe.answers if one.doc_id in others]
     if not both:
         return (_finding(Status.INVALID, "the probe asked no question of the reference's probe"),)
-    ratio = median((1 + mine.length) / (1 + other.length) for mine, other in both)
-    drops = [
-        other.mean_logprob - mine.mean_logprob
+    ratio = (1 + fmean(one.length for one, _ in both)) / (1 + fmean(one.length for _, one in both))
+    shifts = [
+        mine.mean_logprob - other.mean_logprob
         for mine, other in both
         if mine.mean_logprob is not None
         and other.mean_logprob is not None
         and math.isfinite(other.mean_logprob)
     ]
-    drop = median(drops) if drops else 0.0
-    measured = f"{ratio:.2f} of the length, {drop:.3f} nats a token less likely"
-    limit = f"1/{rules.length_ratio:g} to {rules.length_ratio:g}, {rules.logprob_drop:g} nats"
-    what = f"{len(both)} questions of {probe.task} against the reference cell: {measured} (medians)"
-    collapsed = max(ratio, 1 / ratio) >= rules.length_ratio or drop >= rules.logprob_drop
+    shift = fmean(shifts) if shifts else 0.0
+    measured = f"{ratio:.2f} of the length, logprobs shifted by {shift:+.3f} nats a token"
+    limit = f"1/{rules.length_ratio:g} to {rules.length_ratio:g}, {rules.logprob_shift:g} nats"
+    what = f"{len(both)} questions of {probe.task} against the reference cell: {measured} (means)"
+    collapsed = max(ratio, 1 / ratio) >= rules.length_ratio or abs(shift) >= rules.logprob_shift
     if collapsed:
         found = _finding(Status.FAIL, f"collapsed: {what}", n=len(both), fault_class="U")
     else:

@@ -43,12 +43,13 @@ class TaskRules(Record):
 class ProbeRules(Record):
     """When an early probe is a collapse.
 
-    `length_ratio`: the median response is longer or shorter than the reference's by this
-    factor. `logprob_drop`: the median of the mean logprob falls by this many nats per token.
+    `length_ratio`: the mean response is longer or shorter than the reference's by this factor.
+    `logprob_shift`: the mean logprob differs by this many nats per token; text that loops is
+    more likely than healthy text.
     """
 
     length_ratio: float = Field(default=3.0, gt=1, allow_inf_nan=False)
-    logprob_drop: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    logprob_shift: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
 
 class ScoreRules(Record):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fixtures.cells.cell import Cell
 from fixtures.errors import ConfigError
@@ -34,7 +33,8 @@ from suites.selftest.build import a_cell, a_run, an_engagement
 
 FULL = "dsv4.FULL.bk0.score"
 NONE = "dsv4.NONE.bk0.score"
-Bools = NDArray[np.bool_]
+Bools = Any
+"""An array of truth values (numpy is Any to the type checker here)."""
 
 
 def a_protocol(**changes: Any) -> Protocol:

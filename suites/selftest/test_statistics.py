@@ -52,10 +52,10 @@ def test_sign_flip_counts_all_flips(values: list[int]) -> None:
 @given(st.integers(0, 400), st.integers(1, 400))
 def test_bounds_are_scipys(right: int, n: int) -> None:
     right = min(right, n)
-    for side, bound in (("less", upper), ("greater", lower)):
-        found = binomtest(right, n, alternative=side).proportion_ci(0.95, "exact")
-        wanted = found.high if side == "less" else found.low
-        assert bound(Count(right, n), ALPHA) == pytest.approx(wanted, abs=1e-9)
+    less = binomtest(right, n, alternative="less").proportion_ci(0.95, "exact")
+    greater = binomtest(right, n, alternative="greater").proportion_ci(0.95, "exact")
+    assert upper(Count(right, n), ALPHA) == pytest.approx(less.high, abs=1e-9)
+    assert lower(Count(right, n), ALPHA) == pytest.approx(greater.low, abs=1e-9)
 
 
 @given(st.integers(0, 200), st.integers(1, 200), st.floats(0.01, 0.99))
@@ -86,9 +86,10 @@ def test_a_floor_with_repeats_keeps_its_level(spread: float) -> None:
     """Thirty questions, eight repeats, each question with a chance of its own."""
     random, floor, runs = np.random.default_rng(3), 0.8, 2000
     chances = np.clip(0.8 + spread * random.choice([-1, 0.5, 0.5], size=(runs, 30)), 0, 1)
-    rights = random.binomial(8, chances)
+    rights: NDArray[np.int64] = random.binomial(8, chances)
     blocked = sum(
-        below_floor(worth([(int(r), 8) for r in row], ALPHA), floor) < ALPHA for row in rights
+        below_floor(worth([(int(right), 8) for right in row], ALPHA), floor) < ALPHA
+        for row in rights
     )
     assert blocked / runs <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
 
@@ -160,7 +161,7 @@ def test_one_look_is_the_plain_test(values: list[int]) -> None:
 def _three_looks(random: np.random.Generator, rate: float) -> NDArray[np.int64]:
     """Sixty questions, twenty a look."""
     lost = random.choice([-1, 0, 1], p=[rate / 2, 1 - rate, rate / 2], size=60)
-    table = np.zeros((60, 3), dtype=np.int64)
+    table: NDArray[np.int64] = np.zeros((60, 3), dtype=np.int64)
     table[np.arange(60), np.arange(60) // 20] = lost
     return table
 
