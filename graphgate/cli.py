@@ -17,6 +17,7 @@ from graphgate.mutants import mutants
 from graphgate.pipeline import app as pipeline
 from graphgate.plan import plan
 from graphgate.power import power
+from graphgate.reference import app as reference
 from graphgate.report import report
 from graphgate.run import gate, run
 from graphgate.triage import triage
@@ -35,6 +36,7 @@ for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo
     app.command()(verb)
 
 app.add_typer(history, name="history")
+app.add_typer(reference, name="reference")
 app.add_typer(pipeline, name="pipeline")
 
 

@@ -106,7 +106,7 @@ def _judge_task(
     if problems or unplanned:
         why = "; ".join(problems) or str(unplanned)
         return [_invalid(check("documents", task.task), f"{task.task}: {why}")]
-    answers = _judge_answers(task, tally(task), rules)
+    answers = judge_answers(task, tally(task), rules)
     found = [answers]
     if other is not None:
         found += _judge_pairs(task, other, str(run.cell.reference), rules, is_score=_ok(answers))
@@ -122,7 +122,7 @@ def _ok(finding: Finding) -> bool:
     return finding.status is Status.PASS
 
 
-def _judge_answers(task: TaskSamples, counts: Tally, rules: ScoreRules) -> Finding:
+def judge_answers(task: TaskSamples, counts: Tally, rules: ScoreRules) -> Finding:
     """Invalid is not wrong: with too many invalid answers there is no score."""
     own = rules.of(task.task)
     unparsable, lost = counts.share(counts.unparsable), counts.share(counts.never_returned)
