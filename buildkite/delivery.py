@@ -30,6 +30,8 @@ SUFFIX = ".tar.gz"
 UNFINISHED = ".unfinished"
 """In the name of what a cell left that has no ledger line."""
 
+_SENT = ".sent-"
+
 
 class Delivery:
     """Sends the evidence in `out` as that of one job of one shard.
@@ -91,7 +93,9 @@ class Delivery:
                 self._agent.upload(Path(root), path)
         except (OSError, InfraError) as error:
             return [str(error)]
-        shutil.rmtree(folder, ignore_errors=True)
+        # In one step: whoever finds the folder after our death finds all of it, or nothing.
+        gone = folder.rename(folder.with_name(f"{_SENT}{folder.name}"))
+        shutil.rmtree(gone, ignore_errors=True)
         return []
 
 
