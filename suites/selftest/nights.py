@@ -68,7 +68,7 @@ def a_night() -> Night:
             crash=hang,
         ),
         a_run(
-            a_cell("llama.NONE.bk0.canary", expected="NONE"), attempts=(sick, an_attempt(index=1))
+            a_cell("llama.NONE.bk0.contract", expected="NONE"), attempts=(sick, an_attempt(index=1))
         ),
     )
     left_out = Omission(tier=Tier.SCORE, reason="no checkpoint on this machine")

@@ -29,7 +29,7 @@ from reports.html.figures import CellFigures, Score
 from suites.selftest.build import SOURCE, a_cell, a_crash, a_plan, a_run, an_attempt, write_shard
 from suites.selftest.nights import NOW, Night, a_night, night
 
-KEY = "llama.FULL.bk0.canary"
+KEY = "llama.FULL.bk0.contract"
 GREEN = a_run(a_cell(KEY))
 SICK = an_attempt(Exited(code=1), crash=a_crash("INFRA", "GPU has fallen off the bus"))
 RED = a_run(a_cell(KEY), attempts=(an_attempt(Exited(code=1)),), observation=None, crash=a_crash())
@@ -66,7 +66,7 @@ def test_a_night_comes_back(path: Path) -> None:
             11,
             6,
         )
-        (row,) = past(history, CellKey.parse(KEY))
+        (row,) = past(history, CellKey.parse("llama.FULL.bk0.canary"))
         assert (row.status, row.rule) == ("CRASH", "liveness exit")
         assert row.seconds == {"start": 1.0, "work": 2.5}
 
