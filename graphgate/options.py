@@ -11,10 +11,10 @@ from fixtures.cells.cell import Plan, Source
 from fixtures.cells.machine import probe_machine
 from fixtures.cells.planner import plan
 from fixtures.cells.request import PlanRequest
-from fixtures.cells.sweeps import load_catalog
+from fixtures.cells.sweeps import Catalog, load_catalog
 from fixtures.errors import ConfigError
 from fixtures.source.progress import Progress
-from fixtures.source.resolve import resolve
+from fixtures.source.resolve import NO_VLLM, resolve
 
 Model = Annotated[str, typer.Option("--model", help="Models, separated by commas, or all.")]
 TierOption = Annotated[
@@ -68,7 +68,14 @@ def planned(
     catalog.sweep(request.sweep)
     for name in request.models or ():
         catalog.model(name)
-    return plan(request, resolve(vllm or None, progress), probe_machine(), catalog)
+    source = NO_VLLM if _needs_none(request, catalog, vllm) else resolve(vllm or None, progress)
+    return plan(request, source, probe_machine(), catalog)
+
+
+def _needs_none(request: PlanRequest, catalog: Catalog, vllm: str | None) -> bool:
+    """Whether no vLLM has to be there: none was named, and none of the models runs one."""
+    names = request.models or ()
+    return not vllm and bool(names) and not any(catalog.model(name).needs_vllm for name in names)
 
 
 def same_source(planned_source: Source, progress: Progress) -> Source:

@@ -12,7 +12,7 @@ import typer
 from fixtures.cells.cell import Plan
 from fixtures.evidence.cellrun import CellRun
 from fixtures.run.runner import node_failed, run_plan
-from fixtures.source.environment import child_environment
+from fixtures.source.environment import plan_environment
 from gates.drift import Drift
 from gates.evidence import DRIFT_FILE
 from gates.verdict import ExitCode
@@ -88,7 +88,7 @@ def gate(
 
 
 def _run(plan: Plan, out: Path, live: Live, jobs: int | None) -> list[CellRun]:
-    environment = child_environment(plan.source, live.step)
+    environment = plan_environment(plan, live.step)
     return live.follow(run_plan(plan, out, environment, jobs=jobs), len(plan.cells))
 
 
