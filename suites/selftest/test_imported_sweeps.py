@@ -240,9 +240,10 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         ("--x on --y true --z auto", {"x": "on", "y": True, "z": "auto"}),
         ("--x '; rm -rf /'", {"x": "; rm -rf /"}),
         ("", {}),
+        (["--x", "two words"], {"x": "two words"}),
     ],
 )
-def test_arguments_are_data(text: str, values: dict[str, Any]) -> None:
+def test_arguments_are_data(text: str | list[str], values: dict[str, Any]) -> None:
     carried = read_arguments(text)
     assert carried.values == values
     assert carried.notes == ()

@@ -24,6 +24,7 @@ from gates.scores.power import (
     sign_flip_rejects,
 )
 from graphgate.cli import app
+from suites.bench.scores import compare
 from suites.selftest.answers import two_arms
 
 ALPHA = 0.05
@@ -157,3 +158,15 @@ def test_an_impossible_design_is_refused(changes: tuple[str, str], named: str) -
     assert result.exit_code != 0
     told = f"{result.output}{result.exception}"
     assert named in told or isinstance(result.exception, ConfigError)
+
+
+@pytest.mark.parametrize("design", [Design(1319, 0.954, 0.02), Design(30, 0.942, 0.05, repeats=8)])
+def test_others_see_only_larger_drops_at_equal_false_alarms(design: Design) -> None:
+    """The benchmark's comparison, with few nights."""
+    ours, *others, equal = compare(design, 400)
+    assert ours.false_alarms <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / 400)
+    assert equal.false_alarms >= ours.false_alarms
+    assert ours.drop is not None
+    for row in (*others, equal):
+        assert row.drop is not None
+        assert row.drop > ours.drop
