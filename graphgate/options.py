@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fixtures.cells.cell import Plan, Source
+from fixtures.cells.cell import Omission, Plan, Source
+from fixtures.cells.imported.reading import is_path, joined, read_sweep
 from fixtures.cells.machine import probe_machine
 from fixtures.cells.planner import plan
 from fixtures.cells.request import PlanRequest
@@ -34,7 +35,14 @@ Modes = Annotated[
 BreakableOption = Annotated[
     str | None, typer.Option("--breakable", help="on, off, or both separated by a comma.")
 ]
-SweepOption = Annotated[str, typer.Option("--sweep", help="A file of suites/sweeps/, by name.")]
+SweepOption = Annotated[
+    str,
+    typer.Option(
+        "--sweep",
+        help="A file of suites/sweeps/, by name; or the path of an accuracy configuration of "
+        "vLLM (gsm8k or lm-eval-harness YAML, models-*.txt).",
+    ),
+]
 ShardOption = Annotated[
     str | None, typer.Option("--shard", help="Part i of n, written i/n: only those cells.")
 ]
@@ -61,15 +69,29 @@ def planned(
         ConfigError: an option names what does not exist.
         InfraError: a tier that was named can't run here.
     """
+    catalog, name, remarks = _swept(sweep)
     request = PlanRequest.parse(
-        model=model, tier=tier, modes=modes, breakable=breakable, sweep=sweep, shard=shard
+        model=model, tier=tier, modes=modes, breakable=breakable, sweep=name, shard=shard
     )
-    catalog = load_catalog()
     catalog.sweep(request.sweep)
     for name in request.models or ():
         catalog.model(name)
     source = NO_VLLM if _needs_none(request, catalog, vllm) else resolve(vllm or None, progress)
-    return plan(request, source, probe_machine(), catalog)
+    made = plan(request, source, probe_machine(), catalog)
+    return made.model_copy(update={"sweep": sweep, "omissions": (*made.omissions, *remarks)})
+
+
+def _swept(sweep: str) -> tuple[Catalog, str, tuple[Omission, ...]]:
+    """The catalogue with the sweep in it, the sweep's name, and what an imported one lost.
+
+    Raises:
+        ConfigError: `sweep` is a path, and what is there is no accuracy configuration.
+    """
+    catalog = load_catalog()
+    if not is_path(sweep):
+        return catalog, sweep, ()
+    found = read_sweep(Path(sweep), catalog)
+    return joined(catalog, found), found.sweep.name, found.remarks
 
 
 def _needs_none(request: PlanRequest, catalog: Catalog, vllm: str | None) -> bool:

@@ -9,15 +9,21 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from fixtures.cells.axes import Breakable, GraphMode, Tier
+from fixtures.cells.cell import Source
 from fixtures.cells.imported.arguments import read_arguments, read_variables
 from fixtures.cells.imported.configs import Gsm8kFile, HarnessFile
 from fixtures.cells.imported.keys import keys
 from fixtures.cells.imported.reading import Imported, is_path, joined, read_sweep
+from fixtures.cells.machine import Gpu, MachineProbe
+from fixtures.cells.planner import plan
+from fixtures.cells.request import PlanRequest
 from fixtures.cells.score import ScoreSection
 from fixtures.cells.sweeps import load_catalog
 from fixtures.errors import ConfigError
+from graphgate.cli import app
 
 CATALOG = load_catalog()
 
@@ -277,3 +283,41 @@ def test_variables_are_texts_with_names() -> None:
 )
 def test_a_path_is_known_from_a_name(text: str, path: bool) -> None:
     assert is_path(text) is path
+
+
+RELEASE = Source(
+    kind="installed",
+    request="installed",
+    version="0.33.0",
+    identity="vllm-0.33.0",
+    python_path="src",
+    compiled=True,
+)
+GPUS = tuple(
+    Gpu(uuid=f"GPU-{index}", name="NVIDIA H200", memory_gib=139, capability=(9, 0))
+    for index in range(8)
+)
+
+
+def test_an_imported_sweep_is_planned_like_any_other(tmp_path: Path) -> None:
+    found = imported(tmp_path, GSM8K)
+    request = PlanRequest(sweep=found.sweep.name, tiers=(Tier.SCORE,))
+    made = plan(request, RELEASE, MachineProbe(gpus=GPUS), joined(CATALOG, found))
+    assert {cell.key.mode for cell in made.cells} == set(GraphMode)
+    assert len(made.cells) == 2 * len(GraphMode)
+    cell = next(cell for cell in made.cells if str(cell.key) == "flash-7b-fp8.FULL.bk1.score")
+    assert cell.engine["compilation_config"] == {
+        "cudagraph_mode": "FULL",
+        "cudagraph_capture_sizes": [1, 8],
+    }
+    assert cell.engine["tensor_parallel_size"] == cell.requirements.gpus == 4
+    assert cell.environment["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "1"
+    assert str(cell.reference) == "flash-7b-fp8.NONE.bk1.score"
+
+
+def test_the_command_line_takes_a_path(tmp_path: Path) -> None:
+    """Here no GPU can be used or the vLLM is not built: the file is read before that is said."""
+    path = written(tmp_path, "Flash-7B.yaml", {**GSM8K, "num_fewshot": "many"})
+    result = CliRunner().invoke(app, ["plan", "--sweep", str(path), "--tier", "score"])
+    assert isinstance(result.exception, ConfigError)
+    assert "num_fewshot" in str(result.exception)
