@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from suites.arithmetic.questions import Question, questions, test_questions
 
 SEED = 1
+RECORD = "training.json"
+"""How a model came about, beside its weights."""
 PROMPT = "Question: {question}\nAnswer: "
 """As the task's `doc_to_text` writes it (suites/questions/arithmetic.yaml)."""
 
@@ -200,7 +202,9 @@ def main(arguments: list[str] | None = None) -> int:
     model.to(torch.bfloat16).save_pretrained(given.out)
     tokenizer.save_pretrained(given.out)
     share = examine(given.out, given.examine, given.device)
-    print(json.dumps({"exact_match": share, "questions": given.examine, "seed": given.seed}))
+    record = {**asdict(recipe), "exact_match": share, "questions": given.examine}
+    (given.out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(record))
     return 0
 
 
