@@ -96,6 +96,7 @@ def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
     cells = {str(cell.key): cell for cell in plan.cells}
     runs: dict[str, CellRun] = {}
     notes: list[str] = []
+    files = EvidenceFiles(folders)
     for folder in folders:
         received, remarks = _read_shard(folder)
         notes += [f"{folder.name}: {remark}" for remark in remarks]
@@ -104,11 +105,11 @@ def read_evidence(dirs: Iterable[Path], policy: Policy) -> Evidence:
             if stranger:
                 notes.append(f"{folder.name}: the run of {key} does not count: {stranger}")
             elif key in runs:
-                runs[key] = _more_telling(runs[key], run, policy)
+                runs[key] = _more_telling(runs[key], run, policy, files)
                 notes.append(f"{key} was run in more than one shard; the more telling run counts")
             else:
                 runs[key] = run
-    return Evidence(plan, runs, _read_drift(folders, plan), tuple(notes), EvidenceFiles(folders))
+    return Evidence(plan, runs, _read_drift(folders, plan), tuple(notes), files)
 
 
 def _read_drift(folders: Iterable[Path], plan: Plan) -> tuple[Finding, ...]:
@@ -212,14 +213,14 @@ def _why_not_counted(run: CellRun, planned: Cell | None, plan: Plan) -> str | No
     return None
 
 
-def _more_telling(one: CellRun, other: CellRun, policy: Policy) -> CellRun:
+def _more_telling(one: CellRun, other: CellRun, policy: Policy, files: CellFiles) -> CellRun:
     """Of two shards' runs of a cell: one that says something, then the worse.
 
     Shards carry no clock to go by, and their order must not matter.
     """
 
     def weight(run: CellRun) -> tuple[bool, int, str]:
-        status = judge_cell(run, None, policy, (), date.max).status
+        status = judge_cell(run, None, policy, (), date.max, files).status
         return status in (Status.INFRA, Status.MISSING), status.rank, run.to_json(indent=None)
 
     return min(one, other, key=weight)

@@ -6,6 +6,7 @@ beyond their types, or what a gate makes of them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -76,12 +77,18 @@ class EvidenceFiles:
         return self._outputs[file.sha256]
 
     def _attempt(self, run: CellRun, file: EvidenceFile) -> Path:
-        """The folder of the attempt that holds the file, in whichever shard ran the cell."""
+        """The folder of the attempt that holds the file, in whichever shard ran the cell.
+
+        Where several shards ran it, their files differ, and the digest tells which is meant.
+        """
         last = run.attempts[-1].index if run.attempts else 0
         places = [
             folder / "cells" / str(run.cell.key) / f"attempt-{last}" for folder in self._folders
         ]
         found = [place for place in places if (place / file.file).is_file()]
+        for place in found:
+            if hashlib.sha256((place / file.file).read_bytes()).hexdigest() == file.sha256:
+                return place
         if not found:
             raise ConfigError(
                 f"is missing in attempt-{last} of {run.cell.key}",

@@ -19,7 +19,7 @@ from fixtures.evidence.cellrun import Attempt, CellRun
 from fixtures.evidence.crash import CrashKind, CrashReport
 from gates.verdict import Status, Verdict, Verdicts
 from reports.history.schema import migrate
-from reports.html.figures import CellFigures
+from reports.html.figures import CellFigures, scores_of
 from reports.reasons import headline, rule_of
 from reports.text import one_line
 
@@ -68,7 +68,7 @@ class History:
 
         Args:
             at: when the night was, with its time zone.
-            figures: scores by cell key, of cells that have some.
+            figures: scores by cell key, where they are not those of the verdict's findings.
         """
         moment = at.astimezone(UTC).isoformat(timespec="seconds")
         digest = _digest(verdicts, runs, moment)
@@ -82,7 +82,7 @@ class History:
                 place = (cell, moment, night)
                 run = runs.get(key)
                 self._add_result(place, verdict)
-                self._add_scores(place, figures.get(key))
+                self._add_scores(place, figures.get(key), verdict)
                 if run is not None:
                     self._add_timings(place, run)
                     self._add_crashes(place, run)
@@ -140,9 +140,13 @@ class History:
                 (title, moment, night, cell, attempt, crash.kind.value),
             )
 
-    def _add_scores(self, place: tuple[int, str, int], figures: CellFigures | None) -> None:
+    def _add_scores(
+        self, place: tuple[int, str, int], figures: CellFigures | None, verdict: Verdict
+    ) -> None:
+        """One score a task: that of its first test."""
         cell, moment, night = place
-        for one in figures.scores if figures is not None else ():
+        found = figures.scores if figures is not None else scores_of(verdict)
+        for one in {one.task: one for one in reversed(found)}.values():
             values = (one.task, one.score, one.low, one.high, one.questions)
             self._connection.execute(
                 "INSERT INTO score VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -14,7 +14,7 @@ from fixtures.evidence.crash import CrashReport
 from gates.verdict import Verdict
 from reports.exits import exit_words
 from reports.html.contract import ContractFacts, contract_facts
-from reports.html.figures import CellFigures, Score
+from reports.html.figures import CellFigures, Score, scores_of
 from reports.html.plots import ParityPlot, parity_plot
 from reports.html.timeline import Timeline, timeline
 from reports.reasons import headline
@@ -90,7 +90,7 @@ def cell_page(
         engagement=_engagement(observed.engagement) if observed and observed.engagement else (),
         contract=contract_facts(observed.audit) if observed and observed.audit else None,
         parity=parity_plot(parity) if parity is not None else None,
-        scores=figures.scores if figures is not None else (),
+        scores=(figures.scores if figures is not None else ()) or scores_of(verdict),
         provenance=tuple(_provenance(run)) if run is not None else (),
         alone=alone,
         with_kin=with_kin if alone is not None and not planted and alone != with_kin else None,

@@ -1,7 +1,8 @@
 """Figures that a cell may have beside its findings: parity by step, and scores.
 
-Owns: what a renderer must be given to draw them. Must not know: how they were measured.
-A cell without them has no such section: nothing is drawn that was not measured.
+Owns: what a renderer must be given to draw them, and reading the tests of scores from a
+verdict's findings. Must not know: how they were measured. A cell without them has no such
+section: nothing is drawn that was not measured.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from fixtures.schema import Record
+from gates.scores.result import ScoreTest
+from gates.verdict import Verdict
 
 
 class ParitySeries(Record):
@@ -28,7 +31,11 @@ class ParitySeries(Record):
 
 
 class Score(Record):
-    """A task's score with its two-sided interval, as fractions of 1, and its paired test."""
+    """A task's score with its two-sided interval, as fractions of 1, and a test of it.
+
+    `reference` is what the test holds it against; `b` pairs were lost and `c` won; `adjusted` is
+    Holm's p-value. `detectable` is the smallest drop that shows with `power`.
+    """
 
     task: str
     score: float
@@ -36,7 +43,12 @@ class Score(Record):
     high: float
     questions: int
     reference: float | None = None
+    test: str = ""
+    b: int | None = None
+    c: int | None = None
     p_value: float | None = None
+    adjusted: float | None = None
+    detectable: float | None = None
     power: float | None = None
 
 
@@ -45,3 +57,26 @@ class CellFigures(Record):
 
     parity: ParitySeries | None = None
     scores: tuple[Score, ...] = ()
+
+
+def scores_of(verdict: Verdict) -> tuple[Score, ...]:
+    """Every test of scores among the findings of a verdict, in their order."""
+    return tuple(_score(finding.test) for finding in verdict.findings if finding.test is not None)
+
+
+def _score(test: ScoreTest) -> Score:
+    return Score(
+        task=test.task,
+        score=test.score,
+        low=test.low,
+        high=test.high,
+        questions=test.n,
+        reference=test.reference,
+        test=test.kind,
+        b=test.b,
+        c=test.c,
+        p_value=test.p_value,
+        adjusted=test.adjusted,
+        detectable=test.detectable,
+        power=test.wanted_power,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fixtures.evidence.samples import (
     read_samples,
     write_samples,
 )
-from gates.evidence import judge_folder
+from gates.evidence import judge_folder, read_evidence
 from gates.files import EvidenceFiles
 from gates.judge import judge_cell
 from gates.policy import Policy, read_policy
@@ -29,6 +29,9 @@ from gates.scores.gate import judge_scores
 from gates.scores.references import Reference
 from gates.scores.result import TestKind
 from gates.verdict import ExitCode, Finding, Gate, Status
+from reports.history.store import History
+from reports.html.figures import scores_of
+from reports.html.page import render_html
 from suites.selftest.answers import (
     FULL,
     NONE,
@@ -538,3 +541,33 @@ def test_a_cell_judged_away_from_its_files_is_no_pass(tmp_path: Path) -> None:
 def test_only_an_answer_is_right_or_wrong() -> None:
     with pytest.raises(ValueError, match="although"):
         a_sample(0, True, outcome=Outcome.NEVER_RETURNED)
+
+
+# What a reader sees
+
+
+def test_reports_state_the_figures_of_every_test(tmp_path: Path) -> None:
+    verdicts = night(tmp_path, {NONE: GSM8K, FULL: lose(GSM8K, 30, 3)})
+    (full,) = (verdict for verdict in verdicts.verdicts if str(verdict.key) == FULL)
+    (score,) = scores_of(full)
+    assert (score.task, score.test, score.b, score.c) == ("gsm8k", "paired", 30, 3)
+    evidence = read_evidence([tmp_path], POLICY)
+    moment = datetime(2026, 11, 30, tzinfo=UTC)
+    page = render_html(verdicts, evidence.plan, evidence.runs, moment).decode()
+    assert "<h3>Scores</h3>" in page
+    assert "30, 3" in page
+    with History(tmp_path / "history.db") as history:
+        assert history.add_night(verdicts, evidence.plan, evidence.runs, moment)
+        rows = history.rows("SELECT task, score FROM score")
+    assert rows == [("gsm8k", pytest.approx(1231 / 1319))]
+
+
+def test_of_a_cell_that_two_shards_ran_each_run_has_its_own_answers(tmp_path: Path) -> None:
+    """The worse run counts, with its own file; neither is taken for a changed one."""
+    for name, table in (("one", some_right(90, 100)), ("two", some_right(20, 100))):
+        run = stored(a_cell(NONE), some_samples(a_task(table)), tmp_path / name)
+        write_shard(tmp_path / name, a_plan(run.cell), [run])
+    rules = policy(a_reference(a_task(some_right(90, 100)), 90, 100))
+    (verdict,) = judge_folder([tmp_path / "one", tmp_path / "two"], rules, (), TODAY).verdicts
+    assert verdict.status is Status.FAIL
+    assert "20.00% of 100 answers" in named(verdict.findings, "floor-gsm8k").why
