@@ -16,7 +16,7 @@ OUT ?= out
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup gate check test test-releases bench clean
+.PHONY: help setup gate check test test-releases test-nightly bench clean
 
 help:
 	@echo "make setup                  make .venv, on top of PYTHON's vLLM where it has one"
@@ -24,6 +24,7 @@ help:
 	@echo "make check                  ruff, mypy, import-linter"
 	@echo "make test                   the tests, with two vLLM releases"
 	@echo "make test-releases          the tests over all other releases"
+	@echo "make test-nightly           whole nightlies on this machine, ten in a row"
 	@echo "make bench                  time and size of judging, reports and history"
 	@echo "make clean                  remove .venv, out and the tools' caches"
 
@@ -51,10 +52,13 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: setup
-	$(BIN)/pytest -m "not releases" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not releases and not nights" $(PYTEST_ARGS)
 
 test-releases: setup
 	$(BIN)/pytest -m releases $(PYTEST_ARGS)
+
+test-nightly: setup
+	$(BIN)/pytest -m nights $(PYTEST_ARGS)
 
 bench: setup
 	$(BIN)/python -m suites.bench.judge

@@ -62,6 +62,7 @@ class Build:
     def __post_init__(self) -> None:
         (self.store / "artifacts").mkdir(parents=True)
         self._busy: set[str] = set()
+        self._lost: set[str] = set()
         self._groups: dict[str, int] = {}
         self._free = threading.Condition()
         self._numbers = itertools.count(1)
@@ -109,7 +110,12 @@ class Build:
             return
         count = int(step.get("parallelism", 1))
         with ThreadPoolExecutor(max_workers=count) as pool:
-            ends = list(pool.map(lambda n: self._run_to_the_end(step, n, variables), range(count)))
+            # Agents are given to jobs in their order, as Buildkite does.
+            running = [
+                pool.submit(self._run_to_the_end, step, n, variables, self._acquire(step))
+                for n in range(count)
+            ]
+            ends = [job.result() for job in running]
         soft = {rule["exit_status"] for rule in step.get("soft_fail") or ()}
         hard = [code for code in ends if code and code not in soft]
         self.states[key] = "failed" if hard else "soft_failed" if any(ends) else "passed"
@@ -118,20 +124,22 @@ class Build:
                 context = notice["github_commit_status"]["context"]
                 self.statuses[context] = "failure" if hard else "success"
 
-    def _run_to_the_end(self, step: Step, index: int, variables: dict[str, str]) -> int:
+    def _run_to_the_end(self, step: Step, index: int, variables: dict[str, str], agent: str) -> int:
         """The exit status of the last job, after all retries that the rules allow."""
         for retry in itertools.count():
-            job = self._run_job(step, index, retry, variables)
+            job = self._run_job(step, index, retry, variables, agent)
             if not _is_retried(step, job.exit_status, retry):
                 return job.exit_status
             job.retried = True
             mark = self.store / "artifacts" / job.id / RETRIED_MARK
             mark.parent.mkdir(exist_ok=True)
             mark.touch()
+            agent = self._acquire(step)
         raise AssertionError("unreachable")
 
-    def _run_job(self, step: Step, index: int, retry: int, variables: dict[str, str]) -> JobRecord:
-        agent = self._acquire(step)
+    def _run_job(
+        self, step: Step, index: int, retry: int, variables: dict[str, str], agent: str
+    ) -> JobRecord:
         try:
             job = JobRecord(f"job-{next(self._numbers):04}", step["key"], index, retry, agent)
             self.jobs.append(job)
@@ -171,7 +179,9 @@ class Build:
         )
         job.log = done.stdout
         job.exit_status = done.returncode if done.returncode >= 0 else _LOST
-        if job.exit_status != _LOST:
+        if job.exit_status == _LOST:
+            self._lost.add(job.agent)
+        else:
             self._upload(step, job, home)
 
     def _upload(self, step: Step, job: JobRecord, home: Path) -> None:
@@ -187,7 +197,8 @@ class Build:
         with self._free:
             while True:
                 paused = {path.name for path in (self.store / "paused").glob("*")}
-                free = [a for a in self.agents[queue] if a not in self._busy | paused]
+                out = self._busy | self._lost | paused
+                free = [agent for agent in self.agents[queue] if agent not in out]
                 full = group and self._groups.get(group, 0) >= step["concurrency"]
                 if free and not full:
                     self._busy.add(free[0])

@@ -10,11 +10,9 @@ import lzma
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from buildkite.settings import Settings, read_settings
 from buildkite.steps import bootstrap_of
-from fixtures.cells.axes import Breakable
 from fixtures.cells.cell import Plan
 from fixtures.evidence.cellrun import CellRun
 from fixtures.run.environment import REPOSITORY
@@ -36,14 +34,14 @@ def recorded(release: str) -> dict[str, CellRun]:
     return {str(run.cell.key): run for run in runs}
 
 
-def one_machine(shards: int = 4, **changes: Any) -> Settings:
-    """The shipped settings for stand-in agents: the contract lane alone, in so many shards."""
+def one_machine() -> Settings:
+    """The shipped settings for stand-in agents: the contract lane alone, in four shards."""
     shipped = read_settings().plain()
     contract = {
         **shipped["lanes"]["contract"],
         "plugins": (),
         "target_minutes": 0.1,
-        "most_shards": shards,
+        "most_shards": 4,
         "jobs": 1,
     }
     nightly = {**shipped["pipelines"]["nightly"], "tiers": ["contract"], "notify": ()}
@@ -57,13 +55,12 @@ def one_machine(shards: int = 4, **changes: Any) -> Settings:
             "plan": {**shipped["plan"], "plugins": ()},
             "judge": {**shipped["judge"], "plugins": ()},
             "pipelines": {"nightly": nightly},
-            **changes,
         }
     )
 
 
-def lay_out(folder: Path, *, regressions: tuple[str, ...], parts: Mapping[str, str]) -> Plan:
-    """Write the night into `folder` and hand back its plan: ten cells in five arms.
+def lay_out(folder: Path, *, regressions: tuple[str, ...], parts: Mapping[str, str]) -> None:
+    """Write the night into `folder`: its plan of twenty cells in ten arms, and what they do.
 
     Args:
         folder: new.
@@ -74,7 +71,7 @@ def lay_out(folder: Path, *, regressions: tuple[str, ...], parts: Mapping[str, s
     plan = Plan.read_json(RUN_CORPUS / GREEN / "plan.json")
     green, red = recorded(GREEN), recorded(RED)
     cells = []
-    for cell in (cell for cell in plan.cells if cell.key.breakable is Breakable.OFF):
+    for cell in plan.cells:
         key = str(cell.key)
         observation = (red if key in regressions else green)[key].observation
         assert observation is not None
@@ -85,20 +82,18 @@ def lay_out(folder: Path, *, regressions: tuple[str, ...], parts: Mapping[str, s
         (folder / f"{key}.part").write_text(part)
     plan = plan.model_copy(update={"cells": tuple(cells)})
     (folder / "plan.json").write_text(plan.to_json())
-    return plan
 
 
 def build_in(
     folder: Path,
     agents: list[str],
     *,
-    shards: int = 4,
     regressions: tuple[str, ...] = (),
     parts: Mapping[str, str] | None = None,
-) -> tuple[Build, Plan]:
-    """A nightly build from its bootstrap step on, run to its end, and what it planned."""
-    plan = lay_out(folder / "night", regressions=regressions, parts=parts or {})
-    settings = one_machine(shards)
+) -> Build:
+    """A nightly build from its bootstrap step on, run to its end."""
+    lay_out(folder / "night", regressions=regressions, parts=parts or {})
+    settings = one_machine()
     written = folder / "settings.json"  # which is YAML
     written.write_text(settings.to_json())
     programs = _programs(folder / "bin")
@@ -107,7 +102,7 @@ def build_in(
     step = next(s for s in bootstrap_of(settings)["steps"] if s["key"].endswith("plan-nightly"))
     commands = [f"{line} --settings '{written}'" for line in step["commands"]]
     build.run({"steps": [{**step, "commands": commands}]})
-    return build, plan
+    return build
 
 
 def _programs(folder: Path) -> Path:
