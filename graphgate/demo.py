@@ -30,6 +30,7 @@ from gates.policy import read_policy
 from gates.verdict import Verdicts
 from graphgate.judge import VERDICTS_FILE
 from graphgate.report import HTML_FILE, report_into
+from graphgate.simulated import write_night
 from graphgate.zoo import SOURCE
 from reports.files import write_whole
 from reports.history.page import render_history, trends
@@ -38,6 +39,7 @@ from reports.html.page import render_page
 
 CORPUS = Path(str(suites.__file__)).parent / "selftest" / "corpus"
 _HISTORY, _TRENDS, _INDEX = "history.db", "trends.html", "index.html"
+_SCORES = "scores"
 
 
 class Scene(NamedTuple):
@@ -83,19 +85,21 @@ def demo(
         Path, typer.Option(help="The folder for the demo; must be new or a demo.")
     ] = Path("out/demo"),
 ) -> None:
-    """Draw all reports from recorded evidence: green, S2, coredump, hangs, a sick node."""
+    """Draw all reports from recorded evidence: green, S2, coredump, hangs, a sick node.
+
+    The scores alone are simulated, and say so.
+    """
     _make_room(out)
     now = datetime.now(UTC)
     scenes = [_release(out / release.name, release) for release in _RELEASES]
     scenes.insert(0, _faults(out / "faults"))
     _remember(out, scenes, now)
-    shown = [*scenes[::-1], _PAST]
+    shown = [*scenes[::-1], _scores(out / _SCORES), _PAST]
     index = render_page("demo.html.jinja", scenes=shown, timestamp=now)
     write_whole(out / _INDEX, index)
     for scene in shown:
         decision = f"exit code {scene.exit_code}: " if scene.folder else ""
         typer.echo(f"{out / scene.link}\n    {decision}{scene.shows}")
-    typer.echo("No score block: the repository holds no recorded scores yet.")
     typer.echo(f"Next: open {out / _INDEX} in a browser")
 
 
@@ -109,7 +113,7 @@ def _make_room(out: Path) -> None:
         return
     if not (out / _INDEX).exists() or not (out / "green" / PLAN_FILE).exists():
         raise ConfigError("is no demo", source=out, remedy="name a new folder")
-    for name in ("faults", *(release.name for release in _RELEASES)):
+    for name in (_SCORES, "faults", *(release.name for release in _RELEASES)):
         shutil.rmtree(out / name, ignore_errors=True)
     for path in (*out.glob(f"{_HISTORY}*"), out / _TRENDS, out / _INDEX):
         path.unlink(missing_ok=True)
@@ -128,6 +132,17 @@ def _release(out: Path, release: _Release) -> Scene:
         title=f"vLLM {release.version}",
         shows=release.shows,
         origin=f"Recorded {about['date']} on {about['machine']}: {about['what']}.",
+    )
+
+
+def _scores(out: Path) -> Scene:
+    """A score tier's night. It is no night of the history: nothing of it was recorded."""
+    write_night(out)
+    return _drawn(
+        out,
+        title="Scores (simulated)",
+        shows="simulated answers: FULL as sick as S2, a drop of two points, a healthy mode",
+        origin="Simulated: answers were drawn at published scores, and no model ran.",
     )
 
 

@@ -34,7 +34,7 @@ def verdicts(made: Path, scene: str) -> Verdicts:
 
 
 @pytest.mark.parametrize(
-    ("scene", "code"), [("green", 0), ("s2", 10), ("defects", 10), ("faults", 11)]
+    ("scene", "code"), [("green", 0), ("s2", 10), ("defects", 10), ("faults", 11), ("scores", 10)]
 )
 def test_each_scene_has_its_decision_and_all_reports(made: Path, scene: str, code: int) -> None:
     assert verdicts(made, scene).decision.exit_code == code
@@ -63,6 +63,22 @@ def test_the_faults_are_named_from_what_they_left(made: Path) -> None:
     assert "Host stacks 1" in page
 
 
+def test_the_scores_are_said_to_be_simulated(made: Path) -> None:
+    statuses = {v.key.mode: v.status for v in verdicts(made, "scores").verdicts}
+    assert statuses == {
+        "NONE": Status.PASS,
+        "PIECEWISE": Status.PASS,
+        "FULL": Status.FAIL,
+        "FULL_DECODE_ONLY": Status.FAIL,
+    }
+    assert "no model ran" in (made / "index.html").read_text()
+    page = (made / "scores/report/index.html").read_text()
+    assert "clustered" in page
+    assert "after Holm" in page
+    with History(made / "history.db") as history:
+        assert not history.rows("SELECT * FROM score")
+
+
 def test_the_history_tells_with_which_release_the_cells_turned_green(made: Path) -> None:
     with History(made / "history.db") as history:
         found = turns(history)
@@ -75,7 +91,7 @@ def test_the_history_tells_with_which_release_the_cells_turned_green(made: Path)
 def test_every_link_of_the_index_is_there(made: Path) -> None:
     page = (made / "index.html").read_text()
     links = [part.split('"')[0] for part in page.split('<a href="')[1:]]
-    assert len(links) == 5
+    assert len(links) == 6
     assert all((made / link).exists() for link in links)
 
 

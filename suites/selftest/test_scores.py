@@ -558,8 +558,9 @@ def test_reports_state_the_figures_of_every_test(tmp_path: Path) -> None:
     assert "30, 3" in page
     with History(tmp_path / "history.db") as history:
         assert history.add_night(verdicts, evidence.plan, evidence.runs, moment)
-        rows = history.rows("SELECT task, score FROM score")
-    assert rows == [("gsm8k", pytest.approx(1231 / 1319))]
+        ((task, value),) = history.rows("SELECT task, score FROM score")
+    assert task == "gsm8k"
+    assert float(value) == pytest.approx(1231 / 1319)
 
 
 def test_of_a_cell_that_two_shards_ran_each_run_has_its_own_answers(tmp_path: Path) -> None:
