@@ -9,6 +9,8 @@ import typer
 
 from fixtures.errors import ConfigError, GraphGateError
 from gates.verdict import ExitCode
+from graphgate.affected import affected
+from graphgate.bisect import bisect
 from graphgate.demo import demo
 from graphgate.drift import drift
 from graphgate.history import app as history
@@ -17,6 +19,7 @@ from graphgate.mutants import mutants
 from graphgate.pipeline import app as pipeline
 from graphgate.plan import plan
 from graphgate.power import power
+from graphgate.pr import pr
 from graphgate.reference import app as reference
 from graphgate.report import report
 from graphgate.run import gate, run
@@ -33,6 +36,9 @@ app = typer.Typer(
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
 for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo, power):
+    app.command()(verb)
+
+for verb in (affected, pr, bisect):
     app.command()(verb)
 
 app.add_typer(history, name="history")

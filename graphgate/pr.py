@@ -1,0 +1,145 @@
+"""The verb `pr`: the check of a pull request on one machine, from its changes to the decision."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from buildkite.affected.record import Affected
+from buildkite.affected.words import affected_markdown, nothing_markdown, status_description
+from fixtures.cells.cell import Plan, Source
+from fixtures.errors import ConfigError
+from fixtures.run.outfolder import OutFolder
+from fixtures.run.runner import run_plan
+from fixtures.source.environment import child_environment
+from fixtures.source.resolve import resolve
+from gates.drift import Drift, drift_findings
+from gates.evidence import DRIFT_FILE
+from gates.verdict import Decision, Verdicts
+from graphgate.affected import (
+    SWEEP,
+    BaseRecord,
+    BaseRevision,
+    Changed,
+    Checkout,
+    affected_by,
+    changes_of,
+    compare_contracts,
+    show_affected,
+)
+from graphgate.judge import judge_into
+from graphgate.live import Live
+from graphgate.options import Jobs, Out, TierOption, planned
+from graphgate.report import ANNOTATION_FILE, report_into
+from reports.annotation import (
+    ANNOTATION_BYTES,
+    COMMENT_BYTES,
+    COMMENT_MARK,
+    render_annotation,
+)
+from reports.files import write_whole
+
+AFFECTED_FILE = "affected.json"
+COMMENT_FILE = "comment.md"
+STATUS_FILE = "status.json"
+_OUT = Path("out")
+
+
+def pr(
+    *,
+    vllm: Checkout = None,
+    base: BaseRevision = None,
+    changed: Changed = None,
+    base_record: BaseRecord = None,
+    tier: TierOption = "auto",
+    out: Out = _OUT,
+    jobs: Jobs = None,
+) -> None:
+    """Check a pull request's tree: what it can affect, its contract's drift, then those cells.
+
+    Exit code 0 where nothing is affected; else it is the decision's.
+    """
+    live = Live()
+    source = resolve(vllm or None, live.step)
+    changes = changes_of(source, base, changed)
+    found = affected_by(changes, source)
+    if not found.models:
+        _nothing(found, source, out)
+        return
+    drift = None
+    if changes.base is not None or base_record is not None:
+        drift = compare_contracts(source, changes, base_record, live)
+        found = found.with_drift(finding.why for finding in drift_findings(drift))
+    show_affected(found, live.console)
+    verdicts = _gate(found, drift, vllm, tier, out, jobs, live)
+    raise typer.Exit(int(verdicts.decision.exit_code))
+
+
+def _nothing(found: Affected, source: Source, out: Path) -> None:
+    """The result where nothing is to be run; it replaces what an earlier run left."""
+    folder = OutFolder(out)
+    with folder.held():
+        folder.begin(Plan(source=source, sweep=SWEEP, cells=()))
+    text = nothing_markdown(found)
+    write_whole(out / ANNOTATION_FILE, text.encode())
+    write_whole(out / COMMENT_FILE, f"{COMMENT_MARK}\n{text}".encode())
+    _write_facts(found, None, out)
+    show_affected(found, Console(highlight=False))
+    typer.echo("\nMerge allowed: there is nothing to check")
+
+
+def _gate(
+    found: Affected,
+    drift: Drift | None,
+    vllm: str | None,
+    tier: str,
+    out: Path,
+    jobs: int | None,
+    live: Live,
+) -> Verdicts:
+    whole = planned(
+        live.step,
+        vllm=vllm,
+        model="all",
+        tier=tier,
+        modes=None,
+        breakable=None,
+        sweep=SWEEP,
+        shard=None,
+    )
+    made = found.narrowed(whole)
+    if not made.cells:
+        raise ConfigError(
+            "no cell of an affected model can run here", source="--tier", remedy="add a tier"
+        )
+    environment = child_environment(made.source, live.step)
+    live.follow(run_plan(made, out, environment, jobs=jobs), len(made.cells))
+    if drift is not None:
+        write_whole(out / DRIFT_FILE, drift.to_json().encode())
+    verdicts = judge_into([out], out)
+    evidence = report_into(verdicts, [out], out)
+    extra = affected_markdown(found)
+    for name, mark, most in (
+        (ANNOTATION_FILE, "", ANNOTATION_BYTES),
+        (COMMENT_FILE, f"{COMMENT_MARK}\n", COMMENT_BYTES),
+    ):
+        room = most - len(mark) - len(extra.encode()) - 1
+        text = render_annotation(verdicts, evidence.plan, evidence.runs, limit=room)
+        write_whole(out / name, f"{mark}{text}\n{extra}".encode())
+    _write_facts(found, verdicts.decision, out)
+    return verdicts
+
+
+def _write_facts(found: Affected, decision: Decision | None, out: Path) -> None:
+    """affected.json, and status.json as GitHub's API takes a commit status."""
+    write_whole(out / AFFECTED_FILE, found.to_json().encode())
+    allowed = decision is None or decision.allow
+    status = {
+        "state": "success" if allowed else "failure",
+        "context": "graphgate",
+        "description": status_description(found, decision),
+    }
+    write_whole(out / STATUS_FILE, json_text.dumps(status, indent=2).encode())
