@@ -99,7 +99,7 @@ def _judge(group: Group, apart: Separation, p: float, tests: int, rules: ParityR
     size = f" (graph of {group.capture_size} tokens)" if group.capture_size else ""
     if p <= rules.alpha and apart.gap > floor:
         why = (
-            f"all repeats lie outside those of the reference, by most in {where}{size}; the "
+            f"repeats lie apart from all of the reference's, by most in {where}{size}; the "
             f"reference's own repeats differ by {nats(apart.spread)} on average"
         )
         status = Status.FAIL

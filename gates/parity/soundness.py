@@ -53,7 +53,7 @@ def _judge_sensitivity(blocks: Iterable[Block], rules: ParityRules) -> Finding:
     pairs = [pair for pair in passes.values() if len(pair) == 2]
     if not pairs:
         why = "no two prompts that differ in an early token were compared"
-        return finding("sensitivity", Status.VACUOUS, why)
+        return finding("context", Status.VACUOUS, why)
     moved = min(_moved(one, other) for one, other in pairs)
     spread = max(float(np.ptp(b.values, axis=0).mean()) for pair in pairs for b in pair)
     limit = max(rules.sensitivity, _OVER_SPREAD * spread)
@@ -63,7 +63,7 @@ def _judge_sensitivity(blocks: Iterable[Block], rules: ParityRules) -> Finding:
     if status is Status.VACUOUS:
         why += ": weights through which no context passes prove nothing"
     figures = {"measured": nats(moved), "limit": f"more than {nats(limit)}"}
-    return finding("sensitivity", status, why, n=len(pairs)).model_copy(update=figures)
+    return finding("context", status, why, n=len(pairs)).model_copy(update=figures)
 
 
 def _moved(one: Block, other: Block) -> float:
