@@ -63,8 +63,15 @@ def decide(
 
 
 def judged(verdict: Verdict) -> bool:
-    """Whether this verdict says something about graphs: the cell wanted them and was gated."""
-    return verdict.key.mode is not GraphMode.NONE and verdict.status not in _UNJUDGED
+    """Whether this verdict says something: the cell wanted graphs and was gated.
+
+    A cell without vLLM, on whose graphs no gate has a word, says something by its scores.
+    """
+    if verdict.status in _UNJUDGED:
+        return False
+    without_vllm = all(finding.gate is not Gate.ENGAGEMENT for finding in verdict.findings)
+    scored = any(finding.test is not None for finding in verdict.findings)
+    return verdict.key.mode is not GraphMode.NONE or (without_vllm and scored)
 
 
 def _exit_code(blockers: tuple[Blocker, ...], incomplete: tuple[str, ...]) -> ExitCode:

@@ -16,7 +16,12 @@ from gates.verdict import FaultClass, Finding, Gate, Status
 def judge_engagement(
     run: CellRun, _reference: CellRun | None, _policy: Policy
 ) -> tuple[Finding, ...]:
-    """Findings on mode and counts, or one PASS; nothing where the child made no observation."""
+    """Findings on mode and counts, or one PASS.
+
+    Nothing where the child made no observation, or ran no vLLM whose graphs could be asked for.
+    """
+    if not run.cell.requirements.vllm:
+        return ()
     if run.observation is None or run.observation.refusal is not None:
         return ()
     engagement = run.observation.engagement
