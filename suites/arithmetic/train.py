@@ -178,6 +178,14 @@ def examine(folder: Path, count: int, device: str) -> float:
     return right / len(asked)
 
 
+def _save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Stores the tokenizer under the class name that transformers 4 knows as well as 5."""
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    config = {**json.loads(path.read_text()), "tokenizer_class": "PreTrainedTokenizerFast"}
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
 def _final(answer: str) -> str:
     return answer.rpartition("#### ")[2].strip()
 
@@ -200,7 +208,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{model.num_parameters()} parameters, {len(tokenizer)} tokens, on {given.device}")
     train(model, tokenizer, recipe)
     model.to(torch.bfloat16).save_pretrained(given.out)
-    tokenizer.save_pretrained(given.out)
+    _save_tokenizer(tokenizer, given.out)
     share = examine(given.out, given.examine, given.device)
     record = {**asdict(recipe), "exact_match": share, "questions": given.examine}
     (given.out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
