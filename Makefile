@@ -25,7 +25,7 @@ help:
 	@echo "make test                   the tests, with two vLLM releases"
 	@echo "make test-releases          the tests over all other releases"
 	@echo "make test-nightly           whole nightlies on this machine, ten in a row"
-	@echo "make bench                  time and size of judging, reports and history"
+	@echo "make bench                  time and size of judging, reports and history; score rules"
 	@echo "make clean                  remove .venv, out and the tools' caches"
 
 setup: $(READY)
@@ -64,6 +64,7 @@ bench: setup
 	$(BIN)/python -m suites.bench.judge
 	$(BIN)/python -m suites.bench.reports
 	$(BIN)/python -m suites.bench.history
+	$(BIN)/python -m suites.bench.scores
 
 # Releases and the children's environment lie in the user's cache folder and are kept.
 clean:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fixtures.evidence.samples import TaskSamples
 from gates.scores.bounds import below_floor, lower, upper, worth
-from gates.scores.paired import mcnemar, sign_flip
+from gates.scores.paired import Discordance, mcnemar, sign_flip
 from gates.scores.pairing import Pairs
 from gates.scores.power import (
     Design,
@@ -65,7 +65,7 @@ def compare(kind: TestKind, name: str, pairs: Pairs, rules: ScoreRules) -> Teste
     design = Design(
         n=pairs.questions,
         score=reference,
-        discordance=round(pairs.discordance.total / pairs.answers, 6),
+        discordance=round(_noise(pairs.discordance, found) / pairs.answers, 6),
         repeats=repeats,
         alpha=rules.alpha,
     )
@@ -91,6 +91,15 @@ def compare(kind: TestKind, name: str, pairs: Pairs, rules: ScoreRules) -> Teste
         power=paired_power(design, min(own.effect, reference)).value,
     )
     return Tested(test, found.rejects, _extends(found, own, stages=len(pairs.differences[0])))
+
+
+def _noise(seen: Discordance, found: Look) -> int:
+    """Pairs that differ by noise alone, for the stated power: all that do, unless some are a drop.
+
+    After a rejection what was lost is mostly the drop itself; noise goes both ways, so what was
+    won is taken for half of it.
+    """
+    return min(seen.total, 2 * seen.c) if found.rejects else seen.total
 
 
 def _look(pairs: Pairs, rules: ScoreRules, own: TaskRules) -> Look:

@@ -9,6 +9,9 @@ import re
 
 from gates.scores.result import ScoreTest, TestKind
 
+_TINY = 1e-15
+"""Below this a p-value's figures mean nothing to a reader."""
+
 _SUBJECTS = {
     TestKind.PAIRED: "right answers",
     TestKind.CLUSTERED: "right answers",
@@ -25,7 +28,7 @@ def measured(test: ScoreTest) -> str:
     """The figures of a test in one line."""
     pairs = f"b {test.b}, c {test.c}, " if test.kind is not TestKind.FLOOR else ""
     error = f" +- {test.error:.2g}" if test.error else ""
-    return f"{test.score:.4f}, {pairs}p {test.p_value:.3g}{error}"
+    return f"{test.score:.4f}, {pairs}p {_figure(test.p_value)}{error}"
 
 
 def limit(test: ScoreTest) -> str:
@@ -40,19 +43,28 @@ def sentence(test: ScoreTest, *, against: str, rejects: bool) -> str:
 
 
 def _pairs(test: ScoreTest, against: str) -> str:
-    repeats = f", {test.answers} pairs" if test.answers != test.n else ""
+    pairs = f"{test.n} questions"
+    if test.answers != test.n:
+        pairs = f"{test.answers} pairs on {pairs}"
     return (
         f"{test.task}: {_SUBJECTS[test.kind]} {test.score:.2%} against {test.reference:.2%} of "
-        f"{against}: of {test.n} questions{repeats}, {test.b} were lost and {test.c} won, "
-        f"p = {test.p_value:.3g}"
+        f"{against}: of {pairs}, {test.b} were lost and {test.c} won, p {_equation(test.p_value)}"
     )
+
+
+def _figure(p_value: float) -> str:
+    return f"{p_value:.3g}" if p_value >= _TINY else f"<{_TINY:g}"
+
+
+def _equation(p_value: float) -> str:
+    return f"= {p_value:.3g}" if p_value >= _TINY else f"< {_TINY:g}"
 
 
 def _floor(test: ScoreTest, against: str, rejects: bool) -> str:
     verb = "lies surely below" if rejects else "is not surely below"
     return (
         f"{test.task}: {test.score:.2%} of {test.answers} answers (95% interval {test.low:.2%} to "
-        f"{test.high:.2%}) {verb} {against}, p = {test.p_value:.3g}"
+        f"{test.high:.2%}) {verb} {against}, p {_equation(test.p_value)}"
     )
 
 
