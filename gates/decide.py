@@ -117,18 +117,20 @@ def _tiers_due(
     tree_findings: tuple[Finding, ...],
     policy: Policy,
 ) -> tuple[str, ...]:
-    """What a changed capture contract asks for and the verdicts do not give."""
-    models = set(plan.hardware_tiers_due)
+    """The hardware tiers that are asked for and that the verdicts do not give."""
+    drifted: set[str] = set()
     if any(finding.gate is Gate.DRIFT for finding in tree_findings):
-        models |= {cell.key.model for cell in plan.cells}
-    have = {(verdict.key.model, verdict.key.tier) for verdict in verdicts if judged(verdict)}
-    due = {
-        tier: [model for model in sorted(models) if (model, tier) not in have]
-        for tier in policy.drift.tiers_due.get(plan.sweep, ())
+        drifted = {cell.key.model for cell in plan.cells}
+    asked = {
+        "the capture contract changed": drifted,
+        "the contract tier can't see what changed": set(plan.hardware_tiers_due) - drifted,
     }
+    have = {(verdict.key.model, verdict.key.tier) for verdict in verdicts if judged(verdict)}
+    due = policy.drift.tiers_due.get(plan.sweep, ())
     return tuple(
-        f"the capture contract changed, which in this sweep asks for the {tier} tier: "
+        f"{why}, which in this sweep asks for the {tier} tier: "
         f"no {tier} cell was judged of {', '.join(missing)}"
-        for tier, missing in due.items()
-        if missing
+        for why, models in asked.items()
+        for tier in due
+        if (missing := [model for model in sorted(models) if (model, tier) not in have])
     )

@@ -32,7 +32,7 @@ from graphgate.affected import (
 )
 from graphgate.judge import judge_into
 from graphgate.live import Live
-from graphgate.options import Jobs, Out, TierOption, planned
+from graphgate.options import Jobs, Model, Out, TierOption, planned
 from graphgate.report import ANNOTATION_FILE, report_into
 from reports.annotation import (
     ANNOTATION_BYTES,
@@ -54,6 +54,7 @@ def pr(
     base: BaseRevision = None,
     changed: Changed = None,
     base_record: BaseRecord = None,
+    model: Model = "all",
     tier: TierOption = "auto",
     out: Out = _OUT,
     jobs: Jobs = None,
@@ -74,7 +75,7 @@ def pr(
         drift = compare_contracts(source, changes, base_record, live)
         found = found.with_drift(finding.why for finding in drift_findings(drift))
     show_affected(found, live.console)
-    verdicts = _gate(found, drift, vllm, tier, out, jobs, live)
+    verdicts = _gate(found, drift, _plan(found, vllm, model, tier, live), out, jobs, live)
     raise typer.Exit(int(verdicts.decision.exit_code))
 
 
@@ -91,19 +92,12 @@ def _nothing(found: Affected, source: Source, out: Path) -> None:
     typer.echo("\nMerge allowed: there is nothing to check")
 
 
-def _gate(
-    found: Affected,
-    drift: Drift | None,
-    vllm: str | None,
-    tier: str,
-    out: Path,
-    jobs: int | None,
-    live: Live,
-) -> Verdicts:
+def _plan(found: Affected, vllm: str | None, model: str, tier: str, live: Live) -> Plan:
+    """The cells of the affected models, of those that were asked for, that can run here."""
     whole = planned(
         live.step,
         vllm=vllm,
-        model="all",
+        model=model,
         tier=tier,
         modes=None,
         breakable=None,
@@ -113,8 +107,21 @@ def _gate(
     made = found.narrowed(whole)
     if not made.cells:
         raise ConfigError(
-            "no cell of an affected model can run here", source="--tier", remedy="add a tier"
+            "no cell of an affected model is asked for, or can run here",
+            source="--model, --tier",
+            remedy=f"affected: {', '.join(found.models)}",
         )
+    return made
+
+
+def _gate(
+    found: Affected,
+    drift: Drift | None,
+    made: Plan,
+    out: Path,
+    jobs: int | None,
+    live: Live,
+) -> Verdicts:
     environment = child_environment(made.source, live.step)
     live.follow(run_plan(made, out, environment, jobs=jobs), len(made.cells))
     if drift is not None:

@@ -19,7 +19,7 @@ from gates.verdict import Finding, Gate, Status, Verdict
 from reports.reasons import rule_of
 
 _PLACE = re.compile(r"\[([^\[\]]+)\]$")
-_NOTHING_SAID = frozenset({Status.CONFIG, Status.INFRA, Status.MISSING, Status.UNSUPPORTED})
+_NOTHING_SAID = frozenset({Status.CONFIG, Status.INFRA, Status.MISSING})
 _INDEPENDENT = frozenset({Gate.AUDIT})
 """Gates each of whose checks looks at the whole record, whatever another check found."""
 
@@ -74,7 +74,8 @@ def read(verdict: Verdict, crash: CrashReport | None, hunted: Hunted) -> Reading
 
     Bad is only what shows the finding. Another blocker may hide it, so such a revision is
     skipped, but for findings of a gate whose checks do not hide each other: where that gate
-    looked at the run and did not make the finding, it isn't there.
+    looked at the run and did not make the finding, it isn't there. A mode that is turned down
+    as expected says something only where the gate looked at what it became.
     """
     shown = next((one for one in verdict.findings if hunted.names(one)), None)
     if shown is not None:
@@ -83,17 +84,15 @@ def read(verdict: Verdict, crash: CrashReport | None, hunted: Hunted) -> Reading
     why = own.why if own else f"the cell is {verdict.status}"
     if verdict.status in _NOTHING_SAID:
         return Reading(State.SKIP, None, f"{verdict.status}: {why}")
+    spoke = any(finding.gate is hunted.gate for finding in verdict.findings)
+    if verdict.status is Status.UNSUPPORTED and not spoke:
+        return Reading(State.SKIP, None, f"UNSUPPORTED: {why}")
     if not verdict.status.blocks:
         return Reading(State.GOOD, None, f"{hunted.finding} did not show")
     title = title_of(own, crash) if own else None
-    if _was_looked_for(verdict, hunted.gate):
+    if spoke and hunted.gate in _INDEPENDENT and verdict.status not in OWN_STATUSES:
         return Reading(State.GOOD, title, f"{hunted.finding} did not show, but {title}")
     return Reading(State.SKIP, title, f"another finding may hide it: {why}")
-
-
-def _was_looked_for(verdict: Verdict, gate: Gate) -> bool:
-    spoke = any(finding.gate is gate for finding in verdict.findings)
-    return gate in _INDEPENDENT and spoke and verdict.status not in OWN_STATUSES
 
 
 def title_of(finding: Finding, crash: CrashReport | None) -> str:
