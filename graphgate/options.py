@@ -12,10 +12,12 @@ from fixtures.cells.imported.reading import is_path, joined, read_sweep
 from fixtures.cells.machine import probe_machine
 from fixtures.cells.planner import plan
 from fixtures.cells.request import PlanRequest
+from fixtures.cells.settings import with_settings
 from fixtures.cells.sweeps import Catalog, load_catalog
 from fixtures.errors import ConfigError
 from fixtures.source.progress import Progress
 from fixtures.source.resolve import NO_VLLM, resolve
+from graphgate.dryrun import ANY_MACHINE
 
 Model = Annotated[str, typer.Option("--model", help="Models, separated by commas, or all.")]
 TierOption = Annotated[
@@ -46,6 +48,14 @@ SweepOption = Annotated[
 ShardOption = Annotated[
     str | None, typer.Option("--shard", help="Part i of n, written i/n: only those cells.")
 ]
+SettingsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        help="A YAML file that says where checkpoints, questions and servers are: "
+        "docs/score-tier.md.",
+    ),
+]
 Out = Annotated[Path, typer.Option("--out", help="The folder for evidence and reports.")]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Cells at a time; default one per CPU.")
@@ -62,6 +72,8 @@ def planned(
     breakable: str | None,
     sweep: str,
     shard: str | None,
+    settings: Path | None = None,
+    dry_run: bool = False,
 ) -> Plan:
     """The plan that the options ask for. The cheap checks come before anything is fetched.
 
@@ -70,6 +82,8 @@ def planned(
         InfraError: a tier that was named can't run here.
     """
     catalog, name, remarks = _swept(sweep)
+    if settings is not None:
+        catalog = with_settings(catalog, settings)
     request = PlanRequest.parse(
         model=model, tier=tier, modes=modes, breakable=breakable, sweep=name, shard=shard
     )
@@ -77,7 +91,11 @@ def planned(
     for name in request.models or ():
         catalog.model(name)
     source = NO_VLLM if _needs_none(request, catalog, vllm) else resolve(vllm or None, progress)
-    made = plan(request, source, probe_machine(), catalog)
+    if dry_run:
+        as_if = source.model_copy(update={"compiled": True})
+        made = plan(request, as_if, ANY_MACHINE, catalog).model_copy(update={"source": source})
+    else:
+        made = plan(request, source, probe_machine(), catalog)
     return made.model_copy(update={"sweep": sweep, "omissions": (*made.omissions, *remarks)})
 
 

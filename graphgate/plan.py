@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures.cells.cell import Plan
+from graphgate.dryrun import DryRun, show_arguments
 from graphgate.live import Live
 from graphgate.options import (
     BreakableOption,
     Model,
     Modes,
+    SettingsOption,
     ShardOption,
     SweepOption,
     TierOption,
@@ -35,6 +37,8 @@ def plan(
     breakable: BreakableOption = None,
     sweep: SweepOption = "pr",
     shard: ShardOption = None,
+    settings: SettingsOption = None,
+    dry_run: DryRun = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write plan.json into.")
     ] = None,
@@ -50,7 +54,12 @@ def plan(
         breakable=breakable,
         sweep=sweep,
         shard=shard,
+        settings=settings,
+        dry_run=dry_run,
     )
+    if dry_run:
+        show_arguments(made)
+        return
     if out is not None:
         write_whole(out / PLAN_FILE, made.to_json().encode())
     if as_json:

@@ -17,6 +17,7 @@ from gates.drift import Drift
 from gates.evidence import DRIFT_FILE
 from gates.verdict import ExitCode
 from graphgate.drift import Base, base_record, record_of
+from graphgate.dryrun import DryRun, show_arguments
 from graphgate.judge import judge_into
 from graphgate.live import Live
 from graphgate.options import (
@@ -25,6 +26,7 @@ from graphgate.options import (
     Model,
     Modes,
     Out,
+    SettingsOption,
     ShardOption,
     SweepOption,
     TierOption,
@@ -62,6 +64,8 @@ def gate(
     breakable: BreakableOption = None,
     sweep: SweepOption = "pr",
     shard: ShardOption = None,
+    settings: SettingsOption = None,
+    dry_run: DryRun = False,
     base: Base = None,
     out: Out = _OUT,
     jobs: Jobs = None,
@@ -77,7 +81,12 @@ def gate(
         breakable=breakable,
         sweep=sweep,
         shard=shard,
+        settings=settings,
+        dry_run=dry_run,
     )
+    if dry_run:
+        show_arguments(made)
+        return
     with _readable_when_interrupted(out):
         _run(made, out, live, jobs)
         if base is not None:
