@@ -6,16 +6,18 @@ Owns: the types of `settings.yaml` and their checks. Must not know: plans, and h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from fixtures.cells.axes import Tier
-from fixtures.cells.cell import Name
+from fixtures.cells.cell import Name, Omission
 from fixtures.cells.machine import Gpu, MachineProbe
-from fixtures.cells.sweeps import known
+from fixtures.cells.models import ModelSpec
+from fixtures.cells.sweeps import Catalog, known
+from fixtures.errors import ConfigError
 from fixtures.schema import SCHEMA_VERSION, Record
 from gates.verdict import ExitCode
 
@@ -124,11 +126,24 @@ class Judge(Place):
     notify: tuple[dict[str, Any], ...] = ()
 
 
+class LeftOut(Record):
+    """A model's tier that the site can't run, and why, for the reader of a report."""
+
+    tier: Tier
+    model: Name
+    reason: str = Field(min_length=1)
+
+    def as_omission(self) -> Omission:
+        """The same in the plan's words."""
+        return Omission(tier=self.tier, model=self.model, reason=self.reason)
+
+
 class PipelineKind(Record):
     """One pipeline: which sweep and tiers, and who is told of the build."""
 
     sweep: Name
     tiers: tuple[Tier, ...] = Field(min_length=1)
+    left_out: tuple[LeftOut, ...] = ()
     pause_minutes: int = Field(ge=0, le=10_080)
     notify: tuple[dict[str, Any], ...] = ()
 
@@ -153,6 +168,13 @@ class Fleet(Record):
         return MachineProbe(gpus=(card,) * self.gpus)
 
 
+class Checkpoint(Record):
+    """Weights: a folder on the nodes or a hub id, and which state of it."""
+
+    checkpoint: Text
+    revision: Text | None = None
+
+
 class Settings(Record):
     """The whole file."""
 
@@ -165,7 +187,7 @@ class Settings(Record):
     plugins: dict[Name, Plugins] = Field(default_factory=dict)
     """Named for use through anchors; nothing reads them from here."""
     fleet: Fleet
-    checkpoints: dict[Name, Text] = Field(default_factory=dict)
+    checkpoints: dict[Name, Checkpoint] = Field(default_factory=dict)
     history: Text | None = None
     retry: tuple[Retry, ...]
     soft_fail: tuple[int, ...] = ()
@@ -192,6 +214,23 @@ class Settings(Record):
                     raise ValueError(f"pipelines.{name} asks for {tier}, which has no lane")
         return self
 
+    def catalog_of(self, pipeline: str, catalog: Catalog) -> Catalog:
+        """`catalog` with these checkpoints, and without what the pipeline leaves out.
+
+        Raises:
+            ConfigError: a model that is named is not there or does not run on the tier.
+        """
+        models = dict(catalog.models)
+        for name, given in self.checkpoints.items():
+            spec = _with_tier(models, name, Tier.SCORE, f"checkpoints.{name}")
+            if spec.score is not None:
+                score = spec.score.model_copy(update=given.model_dump(exclude_none=True))
+                models[name] = spec.model_copy(update={"score": score})
+        for one in self.pipeline(pipeline).left_out:
+            spec = _with_tier(models, one.model, one.tier, f"pipelines.{pipeline}.left_out")
+            models[one.model] = spec.model_copy(update={one.tier.value: None})
+        return catalog.model_copy(update={"models": models})
+
     def pipeline(self, name: str) -> PipelineKind:
         """The pipeline of that name.
 
@@ -201,6 +240,18 @@ class Settings(Record):
         names: Iterable[str] = self.pipelines
         known(name, names, "pipeline", "pipelines")
         return {str(key): kind for key, kind in self.pipelines.items()}[name]
+
+
+def _with_tier(models: Mapping[str, ModelSpec], name: str, tier: Tier, key: str) -> ModelSpec:
+    spec = models[known(name, models, "model", key)]
+    if not spec.has(tier):
+        raise ConfigError(
+            f"{name} has no section for the {tier} tier",
+            source="the pipeline's settings",
+            key=key,
+            remedy="remove this, or add the section to the model's file",
+        )
+    return spec
 
 
 def read_settings(path: Path = DEFAULT_SETTINGS) -> Settings:

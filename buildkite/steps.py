@@ -8,7 +8,6 @@ what it runs it reads from the schedule.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from typing import Any
@@ -24,8 +23,6 @@ DIGEST_VARIABLE = "GRAPHGATE_SCHEDULE"
 """SHA-256 of the schedule, in the environment of every step that reads it."""
 COMMIT_VARIABLE = "GRAPHGATE_VLLM_COMMIT"
 """The commit of vLLM that was planned for, where it is one: what `setup` checks out."""
-CHECKPOINTS_VARIABLE = "GRAPHGATE_CHECKPOINTS"
-"""Folders of checkpoints by model, as a JSON object."""
 
 OUT = "graphgate-out"
 """Folder of a shard's evidence, in the job's working directory."""
@@ -121,9 +118,6 @@ def _environment(schedule: Schedule, digest: str) -> dict[str, str]:
         **settings.env,
         DIGEST_VARIABLE: digest,
         **({COMMIT_VARIABLE: commit[1]} if commit else {}),
-        **(
-            {CHECKPOINTS_VARIABLE: json.dumps(settings.checkpoints)} if settings.checkpoints else {}
-        ),
     }
 
 

@@ -27,9 +27,8 @@ def to_yaml(data: dict[str, Any] | list[Any]) -> str:
 
     The upload puts variables of its environment in place of `$NAME`; `$$` is a dollar sign.
     """
-    return yaml.dump(
-        _escaped(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**16
-    )
+    # Pure ASCII: PyYAML writes some line separators bare, and reads them back as spaces.
+    return yaml.dump(_escaped(data), Dumper=_Dumper, sort_keys=False, width=2**16)
 
 
 def shown(text: str, width: int = 80) -> str:

@@ -55,10 +55,11 @@ def dependencies(settings: Settings, models: list[ModelSpec]) -> list[str]:
     """Paths of vLLM's tree, sorted: the settings' own, and the files that the models name."""
     named = {
         place.partition(":")[0].replace(".", "/") + ".py"
-        for model in models
+        for contract in (model.contract for model in models)
+        if contract is not None
         for place in (
-            *model.contract.classes,
-            *(builder for backend in model.contract.backends for builder in backend.builders),
+            *contract.classes,
+            *(builder for backend in contract.backends for builder in backend.builders),
         )
     }
     covered = tuple(path for path in settings.source_file_dependencies if path.endswith("/"))

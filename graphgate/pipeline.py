@@ -130,7 +130,10 @@ def _schedule(
     kind = settings.pipeline(pipeline)
     request = PlanRequest(sweep=kind.sweep, tiers=kind.tiers)
     source = resolve(vllm or None, Live().step)
-    made = plan(request, source, settings.fleet.as_machine(), load_catalog())
+    catalog = settings.catalog_of(pipeline, load_catalog())
+    made = plan(request, source, settings.fleet.as_machine(), catalog)
+    omissions = tuple(one.as_omission() for one in kind.left_out)
+    made = made.model_copy(update={"omissions": (*made.omissions, *omissions)})
     nothing = None
     if selection_file is not None:
         selection = Selection.read_json(selection_file)

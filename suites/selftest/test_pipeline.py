@@ -7,7 +7,6 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import yaml
@@ -89,9 +88,8 @@ def real_plan(pipeline: str) -> Plan:
         compiled=True,
     )
     request = PlanRequest(sweep=kind.sweep, tiers=kind.tiers)
-    # Tiers that are still being built are planned like the others.
-    with patch("fixtures.cells.tiers._BUILT", frozenset(Tier)):
-        return plan(request, source, SHIPPED.fleet.as_machine(), load_catalog())
+    catalog = SHIPPED.catalog_of(pipeline, load_catalog())
+    return plan(request, source, SHIPPED.fleet.as_machine(), catalog)
 
 
 def read_back(text: str) -> Any:
@@ -131,14 +129,18 @@ class TestSettings:
         assert str(caught.value).startswith(f"{path}: ")
 
     def test_a_tier_needs_a_lane(self, tmp_path: Path) -> None:
-        lanes = {name: lane.plain() for name, lane in SHIPPED.lanes.items() if name != "score"}
+        lanes = {
+            name: lane.plain()
+            for name, lane in SHIPPED.lanes.items()
+            if lane.tier is not Tier.SCORE
+        }
         with pytest.raises(ConfigError, match=r"pipelines\.nightly asks for score"):
             read_settings(self.changed(tmp_path, {"lanes": lanes}))
 
     def test_a_group_needs_its_size(self, tmp_path: Path) -> None:
         lanes = {name: lane.plain() for name, lane in SHIPPED.lanes.items()}
-        lanes["score"]["concurrency"] = None
-        with pytest.raises(ConfigError, match=r"lanes\.score: .*need each other"):
+        lanes["score-8"]["concurrency"] = None
+        with pytest.raises(ConfigError, match=r"lanes\.score-8: .*need each other"):
             read_settings(self.changed(tmp_path, {"lanes": lanes}))
 
     @staticmethod
@@ -206,9 +208,18 @@ class TestPipeline:
     @pytest.mark.parametrize("name", ["nightly", "pr"])
     def test_the_shipped_sweeps_make_valid_pipelines(self, name: str) -> None:
         made = real_plan(name)
-        assert {cell.key.tier for cell in made.cells} >= {Tier.CONTRACT, Tier.CANARY}
+        assert {cell.key.tier for cell in made.cells} == set(SHIPPED.pipeline(name).tiers)
         pipeline = yaml.safe_load(to_yaml(pipeline_of(a_schedule(made, name), DIGEST)))
         assert list(SCHEMA.iter_errors(pipeline)) == []
+
+    def test_checkpoints_come_from_the_settings(self) -> None:
+        given = SHIPPED.checkpoints["dsv4"].checkpoint
+        cells = real_plan("nightly").cells
+        scored = [c for c in cells if c.key.model == "dsv4" and c.key.tier is Tier.SCORE]
+        assert scored and {cell.requirements.checkpoint for cell in scored} == {given}
+        wrong = SHIPPED.model_copy(update={"checkpoints": {"llama": SHIPPED.checkpoints["dsv4"]}})
+        with pytest.raises(ConfigError, match=r"checkpoints\.llama: llama has no section"):
+            wrong.catalog_of("nightly", load_catalog())
 
     @pytest.mark.parametrize("name", ["nightly", "pr"])
     def test_the_steps_look_as_before(self, name: str) -> None:
@@ -230,7 +241,7 @@ class TestPipeline:
         assert "depends_on" not in steps["graphgate-contract"]
 
     def test_scores_share_a_concurrency_group(self) -> None:
-        score = steps_by_key(pipeline_of(a_schedule(), DIGEST))["graphgate-score"]
+        score = steps_by_key(pipeline_of(a_schedule(), DIGEST))["graphgate-score-8"]
         assert score["concurrency_group"] == "graphgate/h200-8" and score["concurrency"] == 4
 
     def test_no_verdict_is_retried_and_an_infra_failure_is(self) -> None:
