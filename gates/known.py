@@ -22,7 +22,7 @@ DEFAULT_KNOWN_ISSUES = Path(__file__).with_name("known_issues.yaml")
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Link = Annotated[str, StringConstraints(pattern="^https?://")]
 
-_HAD_NO_CHANCE = frozenset({Status.VACUOUS, Status.UNSUPPORTED})
+_HAD_NO_CHANCE = frozenset({Status.VACUOUS, Status.INVALID, Status.MISSING, Status.UNSUPPORTED})
 """A cell that proved nothing cannot show that an issue has gone."""
 
 

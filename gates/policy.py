@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import Name
+from fixtures.errors import ConfigError
 from fixtures.schema import Record
 from gates.parity.rules import ParityRules
 from gates.scores.references import References, read_references
@@ -80,6 +81,13 @@ def read_policy(path: Path = DEFAULT_POLICY) -> Policy:
         ConfigError: a file is missing, is not YAML, or does not fit its type.
     """
     policy = Policy.read_yaml(path)
+    if policy.references:
+        raise ConfigError(
+            "recorded scores have a folder of their own",
+            source=path,
+            key=REFERENCES,
+            remedy=f"move them into {REFERENCES}/ beside this file",
+        )
     own = path.parent / REFERENCES
     folder = own if own.is_dir() else DEFAULT_POLICY.with_name(REFERENCES)
     return policy.model_copy(update={"references": read_references(folder)})

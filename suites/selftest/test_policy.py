@@ -69,6 +69,11 @@ def the_policy(**changes: object) -> dict[str, Any]:
         ({"drift": {"tiers_due": {"pr": ["silver"]}}}, "drift.tiers_due.pr.0"),
         ({"xids": {"hardware": [13], "application": [13]}}, "Xid 13"),
         ({"alpha": 0.05}, "alpha"),
+        ({"scores": {"alpha": 0}}, "scores.alpha"),
+        ({"scores": {"default": {"looks": [0.5, 0.4, 1]}}}, "scores.default.looks"),
+        ({"scores": {"default": {"looks": [0.5]}}}, "end with 1"),
+        ({"scores": {"tasks": {"../x": {}}}}, "scores.tasks"),
+        ({"references": [{"schema_version": 1, "model": "dsv4"}]}, "folder of their own"),
     ],
 )
 def test_a_bad_policy_is_refused_by_file_and_key(
@@ -157,7 +162,9 @@ def test_an_issue_that_does_not_show_is_said_aloud() -> None:
     assert surprise.identity == "audit:C"
 
 
-@pytest.mark.parametrize("status", [Status.VACUOUS, Status.UNSUPPORTED])
+@pytest.mark.parametrize(
+    "status", [Status.VACUOUS, Status.INVALID, Status.MISSING, Status.UNSUPPORTED]
+)
 def test_an_issue_that_had_no_chance_to_show_is_not_gone(status: Status) -> None:
     nothing_ran = FINE.model_copy(update={"status": status})
     assert excuse(KEY, (nothing_ran,), (issue(),), TODAY) == (nothing_ran,)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from gates.scores.bounds import Count, below_floor, lower, standard_error, upper, worth
 from gates.scores.holm import holm
@@ -138,6 +138,18 @@ def test_repeats_that_hang_together_keep_the_level() -> None:
         clustered += sign_flip(lost.tolist()) <= ALPHA
     assert pooled / runs > 2 * ALPHA
     assert clustered / runs <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
+
+
+def test_a_night_of_many_cells_has_one_alpha() -> None:
+    """Thirty healthy cells: alone each would do, together they would block most nights."""
+    random, nights, cells = np.random.default_rng(7), 600, 30
+    pairs = random.binomial(1319, 0.03, size=(nights, cells))
+    lost = random.binomial(pairs, 0.5)
+    p_values = binom.sf(lost - 1, pairs, 0.5)
+    alone = (p_values <= ALPHA).any(axis=1).mean()
+    together = np.mean([min(holm(night.tolist())) <= ALPHA for night in p_values])
+    assert alone > 0.5
+    assert together <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / nights)
 
 
 LOOKS = (1 / 3, 2 / 3, 1.0)
