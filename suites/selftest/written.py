@@ -17,6 +17,7 @@ import numpy as np
 
 from fixtures.cells.scenario import Arms, Request, Round, Workload, WorkloadLimits
 from fixtures.cells.workload import build_workload
+from fixtures.evidence.cellrun import EvidenceFile
 from fixtures.evidence.outputs import TOP, Emitted, Outputs, OutputWriter, read_outputs
 
 ULP = 1 / 32
@@ -58,11 +59,12 @@ Fault = Callable[[Step, np.random.Generator], float]
 
 class Engine(NamedTuple):
     """An imagined engine. `graphs`: steps are padded to capture sizes; `noise` in nats is added
-    to each step anew (0.3 of steps by an ULP, `outliers` of them by up to half a nat);
+    to each step anew (a share `flips` of them by an ULP, `outliers` by about half a nat);
     `padding`: whether the number of rows moves bits; `dead`: logprobs ignore the context."""
 
     graphs: bool = False
     noise: bool = False
+    flips: float = 0.3
     outliers: float = 0.08
     padding: bool = True
     dead: bool = False
@@ -71,6 +73,11 @@ class Engine(NamedTuple):
 
     def writes(self, asked: Workload) -> Outputs:
         """What comes back from a run of all rounds, through the file."""
+        with tempfile.TemporaryDirectory() as folder:
+            return read_outputs(Path(folder), self.leaves(asked, Path(folder)))
+
+    def leaves(self, asked: Workload, folder: Path) -> EvidenceFile:
+        """Run all rounds and leave the file of outputs in `folder`."""
         chance = np.random.default_rng(self.seed)
         arms = Arms.ALL if self.graphs else Arms.REFERENCE
         writer = OutputWriter(asked)
@@ -78,8 +85,7 @@ class Engine(NamedTuple):
             for place, request in enumerate(one.requests):
                 if not request.fill:
                     writer.add(one, place, self._answer(asked, one, place, chance))
-        with tempfile.TemporaryDirectory() as folder:
-            return read_outputs(Path(folder), writer.write(Path(folder)))
+        return writer.write(folder)
 
     def _answer(
         self, asked: Workload, one: Round, place: int, chance: np.random.Generator
@@ -121,7 +127,7 @@ class Engine(NamedTuple):
         if self.padding:
             moved += (_hash((step.context, step.computed)) % 4 == 0) * ULP
         if self.noise:
-            moved += float(chance.random() < 0.3) * ULP
+            moved += float(chance.random() < self.flips) * ULP
             if chance.random() < self.outliers:
                 moved += float(chance.normal(0, 0.3))
         return moved
