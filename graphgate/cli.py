@@ -11,6 +11,7 @@ from fixtures.errors import ConfigError, GraphGateError
 from gates.verdict import ExitCode
 from graphgate.affected import affected
 from graphgate.bisect import bisect
+from graphgate.bundle import bundle
 from graphgate.demo import demo
 from graphgate.drift import drift
 from graphgate.history import app as history
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo, power):
+for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo, power, bundle):
     app.command()(verb)
 
 for verb in (affected, pr, bisect):
