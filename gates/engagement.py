@@ -6,9 +6,10 @@ what the cell asked for and what the model's YAML expects. Must not know: output
 
 from __future__ import annotations
 
-from fixtures.cells.axes import GraphMode
+from fixtures.cells.axes import GraphMode, Tier
 from fixtures.cells.cell import Cell
 from fixtures.evidence.cellrun import CellRun, Engagement
+from gates.engaged import Problem, problems_of, unproven
 from gates.policy import Policy
 from gates.verdict import FaultClass, Finding, Gate, Status
 
@@ -29,9 +30,18 @@ def judge_engagement(
         return (_finding("reported", Status.VACUOUS, "the child did not say which graphs ran"),)
     if engagement.requested is not run.cell.key.mode:
         return (_wrong_request(run.cell, engagement),)
+    blind = _judge_probe(run.cell, engagement)
     mode = _judge_mode(run.cell, engagement)
-    counts = () if _realised(engagement) is GraphMode.NONE else _judge_counts(engagement)
-    return mode + counts or (_engaged(engagement),)
+    counts = () if _realised(engagement) is GraphMode.NONE else _judge_graphs(engagement)
+    return blind + mode + counts or (_engaged(engagement),)
+
+
+def _judge_probe(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:
+    """Where an engine with processes of its own ran, the probe must have been in all of them."""
+    if cell.key.tier is not Tier.CANARY and not engagement.processes:
+        return ()
+    problem = unproven(cell, engagement)
+    return (_of_problem(problem),) if problem else ()
 
 
 def _realised(engagement: Engagement) -> GraphMode:
@@ -78,11 +88,19 @@ def _described(engagement: Engagement) -> str:
     return f"the worker ran in mode {engagement.effective} with {engagement.graphs} graphs"
 
 
-def _judge_counts(engagement: Engagement) -> tuple[Finding, ...]:
+def _judge_graphs(engagement: Engagement) -> tuple[Finding, ...]:
     """Every planned descriptor must have been captured, each of those replayed, none captured late.
 
     A cell that is short of captures or replays ran the rest eagerly, which proves nothing.
     """
+    late = _judge_late(engagement)
+    if not engagement.descriptors:
+        return _judge_counts(engagement) + late
+    return (*(_of_problem(problem) for problem in problems_of(engagement)), *late)
+
+
+def _judge_counts(engagement: Engagement) -> tuple[Finding, ...]:
+    """The same from counts alone."""
     planned, captured, replayed = engagement.planned, engagement.captured, engagement.replayed
     found = []
     if captured < planned:
@@ -91,17 +109,26 @@ def _judge_counts(engagement: Engagement) -> tuple[Finding, ...]:
     if captured > planned:
         why = f"{captured} descriptors were captured, {captured - planned} more than planned"
         found.append(_count("late-capture", Status.FAIL, captured, planned, why, fault_class="I"))
-    if engagement.late_captures:
-        why = (
-            f"{engagement.late_captures} graphs were captured while requests were served: what "
-            "was captured at start-up is looked up under another key"
-        )
-        late = engagement.late_captures
-        found.append(_count("late-capture", Status.FAIL, late, 0, why, fault_class="I"))
     if replayed < captured:
         why = f"only {replayed} of {captured} captured descriptors were replayed"
         found.append(_count("replayed", Status.VACUOUS, replayed, captured, why))
     return tuple(found)
+
+
+def _judge_late(engagement: Engagement) -> tuple[Finding, ...]:
+    late = engagement.late_captures
+    if not late:
+        return ()
+    why = (
+        f"{late} graphs were captured while requests were served: what "
+        "was captured at start-up is looked up under another key"
+    )
+    return (_count("late-capture", Status.FAIL, late, 0, why, fault_class="I"),)
+
+
+def _of_problem(problem: Problem) -> Finding:
+    figures = {"measured": problem.measured, "limit": problem.limit, "n": problem.n}
+    return _finding(problem.check, problem.status, problem.why).model_copy(update=figures)
 
 
 def _engaged(engagement: Engagement) -> Finding:

@@ -35,11 +35,11 @@ Raises:
 def judge_parity(
     run: CellRun, reference: CellRun | None, rules: ParityRules, outputs_of: OutputsOf
 ) -> tuple[Finding, ...]:
-    """Findings on a canary cell's outputs; nothing where the cell asks for none.
+    """Findings on a cell's outputs; nothing where its tier asks for none and there are none.
 
     A cell without a reference, which runs no graphs, is only held fit to be one.
     """
-    if run.cell.key.tier is not Tier.CANARY or run.observation is None or run.observation.refusal:
+    if not _is_asked(run):
         return ()
     read = _read(run, outputs_of)
     if isinstance(read, Finding):
@@ -52,6 +52,14 @@ def judge_parity(
     if isinstance(others, Finding):
         return (*broken, others)
     return broken if broken else judge_blocks(blocks, others, rules)
+
+
+def _is_asked(run: CellRun) -> bool:
+    """Whether there must be outputs, or there are some."""
+    observed = run.observation
+    if observed is None or observed.refusal is not None:
+        return False
+    return run.cell.key.tier is Tier.CANARY or observed.outputs is not None
 
 
 def _read(run: CellRun, outputs_of: OutputsOf) -> tuple[Outputs, Blocks] | Finding:

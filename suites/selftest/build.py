@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fixtures.cells.axes import GraphMode
+from fixtures.cells.axes import GraphMode, Tier
 from fixtures.cells.cell import Cell, CellKey, Plan, Resolution, Source
 from fixtures.evidence.cellrun import Attempt, CellRun, Engagement, Observation, Provenance
 from fixtures.evidence.crash import CrashKind, CrashReport, Frame
@@ -48,6 +48,8 @@ def an_engagement(cell: Cell, **changes: Any) -> Engagement:
         "eager_breaks": 0,
         "compiled": False,
     }
+    if cell.key.tier is Tier.CANARY:
+        fields["processes"] = ("frontend", "core", "worker-0")
     return Engagement(**{**fields, **changes})
 
 

@@ -1,0 +1,133 @@
+"""The engagement gate on a worker's own list of descriptors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fixtures.cells.axes import GraphMode
+from fixtures.cells.cell import Cell, Requirements
+from fixtures.evidence.cellrun import DescriptorUse, Observation
+from gates.engagement import judge_engagement
+from gates.policy import read_policy
+from gates.verdict import Finding, Status
+from suites.selftest.build import a_cell, a_run, an_engagement
+
+POLICY = read_policy()
+CELL = a_cell("llama.FULL_AND_PIECEWISE.bk0.canary")
+SIZES = (1, 2, 4, 8)
+FULL, PIECEWISE = GraphMode.FULL, GraphMode.PIECEWISE
+
+
+def use(mode: GraphMode, tokens: int, **changes: Any) -> DescriptorUse:
+    fields = {"uniform": mode is FULL, "graphs": 1, "replays": 3}
+    return DescriptorUse(mode=mode, tokens=tokens, **{**fields, **changes})
+
+
+def uses(**changes: DescriptorUse) -> tuple[DescriptorUse, ...]:
+    """A full and a piecewise descriptor of every size; `PIECEWISE_4=...` replaces one."""
+    usual = {f"{mode}_{size}": use(mode, size) for mode in (FULL, PIECEWISE) for size in SIZES}
+    return tuple({**usual, **changes}.values())
+
+
+def judged(
+    descriptors: tuple[DescriptorUse, ...], cell: Cell = CELL, **changes: Any
+) -> tuple[Finding, ...]:
+    counts = {
+        "planned": len(descriptors),
+        "captured": sum(one.graphs > 0 for one in descriptors),
+        "replayed": sum(one.replays > 0 for one in descriptors),
+        "graphs": sum(one.graphs for one in descriptors),
+    }
+    engagement = an_engagement(cell, descriptors=descriptors, **{**counts, **changes})
+    return judge_engagement(
+        a_run(cell, observation=Observation(engagement=engagement)), None, POLICY
+    )
+
+
+def only(findings: tuple[Finding, ...]) -> Finding:
+    (finding,) = findings
+    return finding
+
+
+def test_every_descriptor_captured_and_replayed_passes() -> None:
+    assert only(judged(uses())).status is Status.PASS
+
+
+def test_a_descriptor_without_graph_is_named() -> None:
+    missing = use(PIECEWISE, 4, graphs=0, replays=0)
+    finding = only(judged(uses(PIECEWISE_4=missing)))
+    assert (finding.check, finding.status) == ("captured", Status.VACUOUS)
+    assert "PIECEWISE 4" in finding.why
+
+
+def test_a_size_that_was_never_replayed_is_named_with_its_mode() -> None:
+    finding = only(judged(uses(FULL_8=use(FULL, 8, replays=0))))
+    assert (finding.check, finding.status, finding.fault_class) == ("replayed", Status.VACUOUS, "H")
+    assert "FULL 8" in finding.why
+    assert finding.measured == "7 descriptors"
+
+
+def test_a_descriptor_that_no_batch_can_choose_need_not_be_replayed() -> None:
+    shadowed = use(PIECEWISE, 1, replays=0, reachable=False)
+    assert only(judged(uses(PIECEWISE_1=shadowed))).status is Status.PASS
+
+
+def test_a_draft_s_graph_is_told_by_its_owner() -> None:
+    draft = use(FULL, 2, replays=0, owner="draft-decode")
+    assert "draft-decode FULL 2" in only(judged((*uses(), draft))).why
+
+
+def test_a_step_without_graph_that_one_would_serve_is_vacuous() -> None:
+    finding = only(judged(uses(), eager_steps={"3": 2, "640": 9}))
+    assert (finding.check, finding.status) == ("eager-steps", Status.VACUOUS)
+    assert "steps of 3 tokens" in finding.why
+    assert finding.measured == "2 steps"
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "eager"),
+    [
+        (uses(), {"9": 4, "640": 9}),
+        (tuple(one for one in uses() if one.uniform), {"3": 5}),
+        ((*uses(), use(FULL, 1, owner="draft")), {"3": 5}),
+    ],
+)
+def test_a_step_that_no_graph_is_known_to_serve_is_fine(
+    descriptors: tuple[DescriptorUse, ...], eager: dict[str, int]
+) -> None:
+    assert only(judged(descriptors, eager_steps=eager)).status is Status.PASS
+
+
+def test_a_late_capture_fails_also_with_descriptors() -> None:
+    finding = only(judged(uses(), late_captures=2))
+    assert (finding.status, finding.fault_class) == (Status.FAIL, "I")
+
+
+@pytest.mark.parametrize("role", ["frontend", "core", "worker-0"])
+def test_a_process_without_the_probe_is_vacuous(role: str) -> None:
+    roles = tuple(one for one in ("frontend", "core", "worker-0") if one != role)
+    finding = judged(uses(), processes=roles)[0]
+    assert (finding.check, finding.status) == ("probe", Status.VACUOUS)
+    assert role in finding.why
+
+
+def test_every_rank_must_have_the_probe() -> None:
+    wide = CELL.model_copy(update={"requirements": Requirements(gpus=2)})
+    assert "worker-1" in judged(uses(), wide)[0].why
+    roles = ("frontend", "core", "worker-0", "worker-1")
+    assert only(judged(uses(), wide, processes=roles)).status is Status.PASS
+
+
+def test_a_reference_needs_the_probe_too() -> None:
+    eager = a_cell("llama.NONE.bk0.canary")
+    assert judged((), eager, processes=())[0].check == "probe"
+    assert only(judged((), eager)).status is Status.PASS
+
+
+def test_the_contract_tier_needs_no_probe() -> None:
+    cell = a_cell()
+    engagement = an_engagement(cell)
+    run = a_run(cell, observation=Observation(engagement=engagement))
+    assert only(judge_engagement(run, None, POLICY)).status is Status.PASS
