@@ -19,7 +19,7 @@ class MutantResult(Record):
     """What became of a mutant. `gate` is the one that killed it, or None."""
 
     name: str
-    expected_class: FaultClass
+    expected_class: FaultClass | None
     killed: bool
     gate: Gate | None
     why: str
@@ -38,7 +38,8 @@ def judge_mutants(
 def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None) -> MutantResult:
     """Whether the gate that was expected to see the mutant blocks because of it.
 
-    A finding counts when it blocks, is of the expected gate and class, and the same cell
+    A finding counts when it blocks, is of the expected gate and class (any class where none
+    is expected), and the same cell
     without the mutant has no finding of that gate, class and check that blocks.
 
     Args:
@@ -52,11 +53,14 @@ def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None)
         return _survived(mutant, f"the cell with the mutant was not run: {_reason(planted)}")
     before = {_identity(finding) for finding in _blocking(plain)}
     new = [finding for finding in _blocking(planted) if _identity(finding) not in before]
-    expected = (mutant.gate, mutant.fault_class)
-    killing = [finding for finding in new if (finding.gate, finding.fault_class) == expected]
+    killing = [
+        finding
+        for finding in new
+        if finding.gate == mutant.gate and mutant.fault_class in (None, finding.fault_class)
+    ]
     if not killing:
         seen = ", ".join(dict.fromkeys(_identity(finding) for finding in new)) or "nothing new"
-        return _survived(mutant, f"{mutant.gate}:{mutant.fault_class} is silent; seen: {seen}")
+        return _survived(mutant, f"{mutant.seen_by} is silent; seen: {seen}")
     return MutantResult(
         name=mutant.name,
         expected_class=mutant.fault_class,

@@ -108,6 +108,5 @@ def _show(results: tuple[MutantResult, ...], made: MutantPlan) -> None:
 
 
 def _print_row(console: Console, word: str, mutant: Mutant, why: str) -> None:
-    seen_by = f"{mutant.gate}:{mutant.fault_class}"
-    console.print(f"  {word} {seen_by:<13} [bold]{mutant.name}[/] ({mutant.origin})")
+    console.print(f"  {word} {mutant.seen_by:<13} [bold]{mutant.name}[/] ({mutant.origin})")
     console.print(Padding(Text(why, style="dim"), (0, 0, 0, 4)))
