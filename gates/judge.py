@@ -11,6 +11,7 @@ from datetime import date
 
 from fixtures.cells.axes import Tier
 from fixtures.evidence.cellrun import CellRun
+from gates.audit import judge_graphs
 from gates.contract import judge_contract
 from gates.engagement import judge_engagement
 from gates.files import NO_FILES, CellFiles
@@ -41,8 +42,14 @@ GATES_OF_TIER: dict[Tier, tuple[Gate, ...]] = {
         Gate.PARITY,
         Gate.HYGIENE,
     ),
-    Tier.CANARY: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.PARITY, Gate.HYGIENE),
-    Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.SCORES, Gate.HYGIENE),
+    Tier.CANARY: (
+        Gate.LIVENESS,
+        Gate.ENGAGEMENT,
+        Gate.AUDIT,
+        Gate.PARITY,
+        Gate.HYGIENE,
+    ),
+    Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.PARITY, Gate.SCORES, Gate.HYGIENE),
 }
 """The gates that have something to say about a cell of each tier, for reports and pytest."""
 
@@ -76,6 +83,7 @@ def judge_cell(
     if worst(findings) not in OWN_STATUSES:
         for gate in GATES:
             findings += gate(run, reference, policy)
+        findings += judge_graphs(run, files.graphs)
         findings += judge_parity(run, reference, policy.parity, files.outputs)
         findings += judge_scores(run, reference, policy, files.samples)
         findings = excuse(run.cell.key, findings, known, today)

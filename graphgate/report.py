@@ -16,6 +16,7 @@ from graphgate.judge import VERDICTS_FILE
 from reports.annotation import render_annotation, render_comment
 from reports.files import write_whole
 from reports.html import render_html
+from reports.html.parity import figures_of
 from reports.junit import render_junit
 from reports.terminal import print_report
 
@@ -63,6 +64,7 @@ def report_into(verdicts: Verdicts, dirs: list[Path], out: Path) -> Evidence:
     plan, runs = evidence.plan, evidence.runs
     now = datetime.now(UTC)
     write_whole(out / JUNIT_FILE, render_junit(verdicts, runs, now))
-    write_whole(out / HTML_FILE, render_html(verdicts, plan, runs, now))
+    figures = figures_of(runs, evidence.files)
+    write_whole(out / HTML_FILE, render_html(verdicts, plan, runs, now, figures))
     write_whole(out / ANNOTATION_FILE, render_annotation(verdicts, plan, runs).encode())
     return evidence

@@ -15,11 +15,12 @@ from fixtures.cells.scenario import Arms
 from fixtures.errors import ConfigError
 from fixtures.evidence.cellrun import CellRun, EvidenceFile, Observation, Refusal, RefusalKind
 from fixtures.evidence.outputs import OUTPUTS_FILE, Outputs
-from gates.evidence import judge_folder
+from gates.evidence import judge_folder, read_evidence
 from gates.parity import judge_parity
 from gates.parity.rules import ParityRules
 from gates.policy import read_policy
 from gates.verdict import Finding, Gate, Status
+from reports.html.parity import figures_of
 from suites.selftest.build import a_cell, a_plan, a_run, an_engagement, write_shard
 from suites.selftest.written import LIMITS, ULP, Engine, Fault, Step, workload
 
@@ -300,3 +301,13 @@ def test_a_file_that_was_changed_or_lost_is_told(tmp_path: Path) -> None:
     assert parity_of(folder)["readable"][0] is Status.INVALID, "another cell's file is no evidence"
     own.unlink()
     assert "is missing" in parity_of(folder)["readable"][1]
+
+
+def test_figures_by_step_come_from_evidence(tmp_path: Path) -> None:
+    evidence = read_evidence([shard(tmp_path, lambda s, _: 0.25 * (s.token == 2))], read_policy())
+    figures = figures_of(evidence.runs, evidence.files)
+    assert set(figures) == {str(CELL.key)}
+    parity = figures[str(CELL.key)].parity
+    assert parity is not None
+    assert parity.differences[0] <= ULP * 1.01 < 0.25 <= parity.differences[2] * 1.01
+    assert max(parity.band) == 0.0
