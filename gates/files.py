@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fixtures.errors import ConfigError
+from fixtures.evidence.audit import CaptureAudit, read_audit
 from fixtures.evidence.cellrun import CellRun, EvidenceFile
 from fixtures.evidence.outputs import Outputs, read_outputs
 from fixtures.evidence.samples import Samples, read_samples
@@ -30,6 +31,9 @@ class CellFiles(Protocol):
     def outputs(self, run: CellRun) -> Outputs | None:
         """What the run's engine wrote for the workload."""
 
+    def graphs(self, run: CellRun) -> CaptureAudit | None:
+        """What the run's capture audit recorded."""
+
 
 class NoFiles:
     """For runs that are judged away from their folders."""
@@ -46,6 +50,12 @@ class NoFiles:
             raise ConfigError("is not at hand", source=run.observation.outputs.file)
         return None
 
+    def graphs(self, run: CellRun) -> CaptureAudit | None:
+        """Nothing, unless the run recorded what is not at hand here."""
+        if run.observation is not None and run.observation.graphs is not None:
+            raise ConfigError("is not at hand", source=run.observation.graphs.file)
+        return None
+
 
 NO_FILES = NoFiles()
 
@@ -57,6 +67,7 @@ class EvidenceFiles:
         self._folders = tuple(folders)
         self._samples: dict[str, Samples] = {}
         self._outputs: dict[str, Outputs] = {}
+        self._graphs: dict[str, CaptureAudit] = {}
 
     def samples(self, run: CellRun) -> Samples | None:
         """The answers to questions; each file is read once."""
@@ -75,6 +86,15 @@ class EvidenceFiles:
         if file.sha256 not in self._outputs:
             self._outputs[file.sha256] = read_outputs(self._attempt(run, file), file)
         return self._outputs[file.sha256]
+
+    def graphs(self, run: CellRun) -> CaptureAudit | None:
+        """What the capture audit recorded; each file is read once."""
+        file = run.observation.graphs if run.observation is not None else None
+        if file is None:
+            return None
+        if file.sha256 not in self._graphs:
+            self._graphs[file.sha256] = read_audit(self._attempt(run, file), file)
+        return self._graphs[file.sha256]
 
     def _attempt(self, run: CellRun, file: EvidenceFile) -> Path:
         """The folder of the attempt that holds the file, in whichever shard ran the cell.

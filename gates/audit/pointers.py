@@ -1,0 +1,164 @@
+"""Addresses in graph nodes against the memory as it was later (class B).
+
+Owns following each address from the end of its capture to the later checkpoints.
+
+A graph's temporaries lie in its pool and are free again when the capture ends: the pool keeps
+them for the graphs that share it, and every replay writes them before it reads them. So memory
+of a pool counts only where the graph did not make it: what was live before its pass was prepared.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fixtures.evidence.arguments import Word, words
+from fixtures.evidence.audit import Block, CaptureAudit, Checkpoint, Trace
+from gates.audit.harmless import Check, Harmless
+from gates.audit.words import CAPTURE, failed, graph_name, kernel_name, some
+from gates.verdict import Finding
+
+_FREES = ("free_requested", "free_completed", "segment_free", "segment_unmap")
+
+
+class Dangling(NamedTuple):
+    """An address in a graph whose memory is no longer what it was. `why` says since when."""
+
+    graph: str
+    kernel: str
+    word: Word
+    block: Block
+    why: str
+    history: str
+
+
+class Coverage(NamedTuple):
+    """Addresses that were followed: parameters of their own, and words in structs."""
+
+    direct: int
+    embedded: int
+
+
+class _Map:
+    """The blocks of a checkpoint by address."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.name = checkpoint.name
+        self._blocks = sorted(checkpoint.blocks, key=lambda block: block.start)
+        self._starts = [block.start for block in self._blocks]
+
+    def at(self, address: int) -> Block | None:
+        index = bisect_right(self._starts, address) - 1
+        block = self._blocks[index] if index >= 0 else None
+        return block if block is not None and address < block.start + block.size else None
+
+
+def judge_pointers(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]:
+    """One finding on all addresses that dangle."""
+    found = [d for d in dangling(audit) if not harmless.excuses(Check.POINTER, d.kernel)]
+    if not found:
+        return
+    direct = [one for one in found if not one.word.embedded]
+    first = (direct or found)[0]
+    graphs = dict.fromkeys(one.graph for one in found)
+    where = f"a word in struct argument {first.word.parameter}" if first.word.embedded else ""
+    where = where or f"argument {first.word.parameter}"
+    why = (
+        f"{len(graphs)} graphs hold addresses of memory that is no longer theirs: in "
+        f"{first.graph}, {where} of {first.kernel} points at {first.block.size} bytes that {first.why}"
+        f"{first.history}; kernels: {some([one.kernel for one in found], 6)}"
+    )
+    yield failed(
+        "dangling-pointer",
+        "B",
+        why,
+        CAPTURE,
+        n=sum(coverage(audit)),
+        measured=f"{len(direct)} pointers, {len(found) - len(direct)} words in structs",
+        limit="0 pointers",
+        evidence=tuple(_told(one) for one in found[:8]),
+    )
+
+
+def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
+    """Every address that lay in memory when its capture ended and lost it later, once each."""
+    later = [_Map(checkpoint) for checkpoint in audit.checkpoints if checkpoint.traces is None]
+    for trace, settled in _settled(audit):
+        seen: set[int] = set()
+        for kernel, word in _trace_words(audit, trace):
+            block = settled.at(word.value)
+            if block is None or word.value in seen:
+                continue
+            seen.add(word.value)
+            lost = _lost(trace, word.value, block, later)
+            if lost is not None:
+                why, last = lost
+                yield Dangling(
+                    graph_name(trace), kernel, word, block, why, _history(trace, last or block)
+                )
+
+
+def coverage(audit: CaptureAudit) -> Coverage:
+    """How many different addresses in graphs were found in memory, graph by graph."""
+    direct = embedded = 0
+    for trace, settled in _settled(audit):
+        known = {w.value: w for _, w in _trace_words(audit, trace) if settled.at(w.value)}
+        alone = sum(not word.embedded for word in known.values())
+        direct, embedded = direct + alone, embedded + len(known) - alone
+    return Coverage(direct, embedded)
+
+
+def _settled(audit: CaptureAudit) -> Iterator[tuple[Trace, _Map]]:
+    """Graphs with the memory as it was when their capture had ended."""
+    for checkpoint in audit.checkpoints:
+        memory = _Map(checkpoint)
+        for index in checkpoint.traces or ():
+            if audit.traces[index].kind == "graph":
+                yield audit.traces[index], memory
+
+
+def _trace_words(audit: CaptureAudit, trace: Trace) -> Iterator[tuple[str, Word]]:
+    for node in trace.nodes:
+        if node.kernel is not None:
+            name = kernel_name(audit, node)
+            for word in words(audit.kernels[node.kernel], node):
+                yield name, word
+
+
+def _lost(
+    trace: Trace, address: int, block: Block, later: list[_Map]
+) -> tuple[str, Block | None] | None:
+    """Since when the memory at `address` is no longer what the graph was captured with."""
+    own = bool(block.pool) and not (block.older and block.state == "live")
+    if not block.pool and block.state == "freed":
+        return "was free already when the capture ended", block
+    for memory in later:
+        now = memory.at(address)
+        if now is None:
+            return f"no longer exists at checkpoint {memory.name}", None
+        if own or block.state == "foreign":
+            continue
+        if now.state == "freed":
+            return f"had been freed at checkpoint {memory.name}", now
+        given = (now.start, now.size) != (block.start, block.size) or _freed_since(trace, now)
+        if given:
+            return f"had been freed and given away at checkpoint {memory.name}", now
+    return None
+
+
+def _freed_since(trace: Trace, block: Block) -> bool:
+    return any(e.action in _FREES and e.time > trace.captured_at for e in block.events)
+
+
+def _history(trace: Trace, block: Block) -> str:
+    """Who freed it and who has it now, where torch recorded that."""
+    after = [event for event in block.events if event.time > trace.captured_at and event.by]
+    told = [f"{event.action} by {event.by}" for event in after[-3:]]
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _told(one: Dangling) -> str:
+    place = f"argument {one.word.parameter}"
+    place += f" + {one.word.offset} bytes" if one.word.embedded else ""
+    return f"{one.graph}: {one.kernel}, {place}: {one.why}{one.history}"
