@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fixtures.cells.axes import Tier
+from fixtures.cells.axes import GraphMode, Tier
+from fixtures.cells.cell import Cell
 from fixtures.errors import ConfigError
 from fixtures.evidence.cellrun import CellRun
 from fixtures.evidence.samples import Samples, TaskSamples
 from gates.policy import Policy
-from gates.scores.pairing import correct, pair, readable, why_apart
+from gates.scores.pairing import Pairs, correct, pair, readable, why_apart
 from gates.scores.probe import judge_probe
 from gates.scores.references import Reference, References, references_of
 from gates.scores.result import TestKind
 from gates.scores.rules import ScoreRules
 from gates.scores.tally import Tally, faults, tally
-from gates.scores.testing import Tested, compare, hold_to, stages_of, why_not_planned
+from gates.scores.testing import (
+    Tested,
+    can_reject,
+    compare,
+    hold_to,
+    stages_of,
+    why_not_planned,
+)
 from gates.scores.words import check, limit, measured, sentence
 from gates.verdict import Finding, Gate, Status
 
@@ -109,7 +117,7 @@ def _judge_task(
     answers = judge_answers(task, tally(task), rules)
     found = [answers]
     if other is not None:
-        found += _judge_pairs(task, other, str(run.cell.reference), rules, is_score=_ok(answers))
+        found += _judge_pairs(task, other, run.cell, rules, is_score=_ok(answers))
     elif run.cell.reference is not None:
         why = f"{task.task}: {run.cell.reference} did not answer it"
         found.append(_invalid(check("reference", task.task), why))
@@ -145,10 +153,10 @@ def judge_answers(task: TaskSamples, counts: Tally, rules: ScoreRules) -> Findin
 
 
 def _judge_pairs(
-    task: TaskSamples, other: TaskSamples, against: str, rules: ScoreRules, *, is_score: bool
+    task: TaskSamples, other: TaskSamples, cell: Cell, rules: ScoreRules, *, is_score: bool
 ) -> list[Finding]:
     """The paired tests. Whether answers can be read is tested even where they are no score."""
-    name = task.task
+    name, against = task.task, str(cell.reference)
     problems = faults(other)
     if problems:
         why = f"{name}: {against} has no score to compare with: {'; '.join(problems)}"
@@ -163,7 +171,9 @@ def _judge_pairs(
         found.append(_tested(tested, against))
     pairs = pair(task, other, stages, correct)
     if is_score and pairs.answers:
-        found.append(_tested(compare(TestKind.PAIRED, name, pairs, rules), against))
+        paired = _tested(compare(TestKind.PAIRED, name, pairs, rules), against)
+        mute = cell.key.mode is not GraphMode.NONE and not can_reject(pairs, rules.alpha)
+        found.append(_vacuous(paired, pairs) if mute else paired)
     elif is_score:
         why = f"{name}: no question was answered both here and by {against}"
         found.append(_invalid(check("reference", name), why))
@@ -230,6 +240,16 @@ def _tested(tested: Tested, against: str) -> Finding:
         why=why,
         test=test,
     )
+
+
+def _vacuous(finding: Finding, pairs: Pairs) -> Finding:
+    """A test of graphs that can't fail proves nothing. A NONE cell is no test of graphs."""
+    why = (
+        f"the test can't fail: the reference cell is right on {pairs.losable} questions only, and "
+        f"losing all of them would not show: {finding.why}"
+    )
+    changes = {"status": Status.VACUOUS, "fault_class": "H", "why": why}
+    return finding.model_copy(update=changes)
 
 
 def _invalid(name: str, why: str) -> Finding:

@@ -49,6 +49,12 @@ class Pairs(NamedTuple):
         """Questions with a pair or more."""
         return len(self.counts)
 
+    @property
+    def losable(self) -> int:
+        """Questions of which the reference has something to lose."""
+        both = zip(self.differences, self.counts, strict=True)
+        return sum(sum(lost) + right > 0 for lost, (right, _) in both)
+
 
 def why_apart(task: TaskSamples, reference: TaskSamples) -> str | None:
     """Why the two arms' answers cannot be paired, in words, or None."""

@@ -35,15 +35,18 @@ class Source(NamedTuple):
 def sources(
     runs: Iterable[CellRun], model: str, task: str, samples_of: Callable[[CellRun], Samples | None]
 ) -> list[Source]:
-    """The runs of a model without graphs that answered `task`. A planted fault is none.
+    """The runs of a model without graphs, at its default settings, that answered `task`.
+
+    A planted fault is none of them.
 
     Raises:
         ConfigError: the answers of one of them cannot be read.
     """
     found = []
     for run in runs:
-        plain = run.cell.key.mode is GraphMode.NONE and run.cell.mutant is None
-        if run.cell.key.model != model or not plain or run.observation is None:
+        key = run.cell.key
+        plain = key.mode is GraphMode.NONE and key.variant is None and run.cell.mutant is None
+        if key.model != model or not plain or run.observation is None:
             continue
         samples = samples_of(run)
         for one in samples.tasks if samples is not None else ():
@@ -65,7 +68,8 @@ def record(
         raise ConfigError(
             "no run without graphs answered that task",
             source="--model, --task",
-            remedy="name the folders of a score tier whose NONE cells ran",
+            remedy="name the folders of a score tier whose NONE cells ran, and a task by the "
+            "name that its findings use",
         )
     for source in found:
         _require_score(source, policy)

@@ -93,6 +93,11 @@ def compare(kind: TestKind, name: str, pairs: Pairs, rules: ScoreRules) -> Teste
     return Tested(test, found.rejects, _extends(found, own, stages=len(pairs.differences[0])))
 
 
+def can_reject(pairs: Pairs, alpha: float) -> bool:
+    """Whether the paired test would reject if everything that can be lost were lost."""
+    return 0.5**pairs.losable <= alpha
+
+
 def _noise(seen: Discordance, found: Look) -> int:
     """Pairs that differ by noise alone, for the stated power: all that do, unless some are a drop.
 

@@ -139,8 +139,9 @@ def test_what_is_no_score_is_no_reference(tmp_path: Path, samples: Samples, word
     assert words in refused(add(night, "--out", tmp_path / "x.yaml"))
 
 
-def test_graphs_make_no_reference(tmp_path: Path) -> None:
-    night = a_night(tmp_path / "night", some_samples(HEALTHY), key=FULL)
+@pytest.mark.parametrize("key", [FULL, f"{NONE}.tp8"])
+def test_graphs_and_variants_make_no_reference(tmp_path: Path, key: str) -> None:
+    night = a_night(tmp_path / "night", some_samples(HEALTHY), key=key)
     assert "no run without graphs" in refused(add(night, "--out", tmp_path / "x.yaml"))
 
 

@@ -148,6 +148,26 @@ def test_nine_lost_and_one_won_block() -> None:
     assert named(findings, "paired-gsm8k").status is Status.FAIL
 
 
+@pytest.mark.parametrize(
+    ("right", "status"), [(0, Status.VACUOUS), (4, Status.VACUOUS), (5, Status.PASS)]
+)
+def test_a_comparison_that_cannot_fail_proves_nothing(right: int, status: Status) -> None:
+    """Four right answers, all lost, would give p = 1/16."""
+    table = some_right(right, 40)
+    found = named(judged(one_task(table), one_task(table)), "paired-gsm8k")
+    assert found.status is status
+    assert ("can't fail" in found.why) == (status is Status.VACUOUS)
+    everything = judged(one_task(some_right(0, 40)), one_task(table))
+    lost_all = named(everything, "paired-gsm8k").status
+    assert lost_all is (Status.VACUOUS if status is Status.VACUOUS else Status.FAIL)
+
+
+def test_repeats_of_few_questions_cannot_fail_either() -> None:
+    table = [[True] * 8] * 4 + [[False] * 8] * 26
+    found = named(judged(one_task(table), one_task(table)), "paired-gsm8k")
+    assert found.status is Status.VACUOUS
+
+
 def test_a_better_arm_passes() -> None:
     findings = judged(one_task(lose(GSM8K, 1, 30)), one_task(GSM8K))
     assert statuses(findings) == {Status.PASS}
