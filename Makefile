@@ -16,13 +16,14 @@ OUT ?= out
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup gate check test test-releases test-nightly bench clean
+.PHONY: help setup gate check test test-scores test-releases test-nightly bench clean
 
 help:
 	@echo "make setup                  make .venv, on top of PYTHON's vLLM where it has one"
 	@echo "make gate MODEL=dsv4        [TIER=] [VLLM=] [MODES=] [BREAKABLE=] [OUT=out]"
 	@echo "make check                  ruff, mypy, import-linter"
 	@echo "make test                   the tests, with two vLLM releases"
+	@echo "make test-scores            the score tier on a CPU, with lm-eval, which is fetched once"
 	@echo "make test-releases          the tests over all other releases"
 	@echo "make test-nightly           whole nightlies on this machine, ten in a row"
 	@echo "make bench                  time and size of judging, reports and history; score rules"
@@ -52,7 +53,10 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: setup
-	$(BIN)/pytest -m "not releases and not nights" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not releases and not nights and not scores" $(PYTEST_ARGS)
+
+test-scores: setup
+	$(BIN)/pytest -m scores $(PYTEST_ARGS)
 
 test-releases: setup
 	$(BIN)/pytest -m releases $(PYTEST_ARGS)

@@ -72,7 +72,7 @@ def _change(chance: random.Random, tally: int) -> int:
             return change
 
 
-def test_questions(count: int, seed: int = SEED) -> list[Question]:
+def held_out_questions(count: int, seed: int = SEED) -> list[Question]:
     """`count` different questions of the test, the same for equal arguments."""
     found = dict.fromkeys(islice(questions(seed, held_out=True), 2 * count))
     return list(found)[:count]
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--seed", type=int, default=SEED)
     given = parser.parse_args(arguments)
-    rows = [json.dumps(made._asdict()) for made in test_questions(given.count, given.seed)]
+    rows = [json.dumps(made._asdict()) for made in held_out_questions(given.count, given.seed)]
     given.file.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return 0
 

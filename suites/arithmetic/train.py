@@ -26,7 +26,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from suites.arithmetic.questions import Question, questions, test_questions
+from suites.arithmetic.questions import Question, held_out_questions, questions
 
 SEED = 1
 RECORD = "training.json"
@@ -164,7 +164,7 @@ def examine(folder: Path, count: int, device: str) -> float:
     """The share of exact answers to `count` held-out questions, by the stored weights, greedily."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
-    asked = test_questions(count)
+    asked = held_out_questions(count)
     right = 0
     for at in range(0, len(asked), _EXAMINED_AT_ONCE):
         part = asked[at : at + _EXAMINED_AT_ONCE]
