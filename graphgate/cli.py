@@ -13,6 +13,7 @@ from graphgate.affected import affected
 from graphgate.bisect import bisect
 from graphgate.bundle import bundle
 from graphgate.demo import demo
+from graphgate.doctor import doctor
 from graphgate.drift import drift
 from graphgate.history import app as history
 from graphgate.judge import judge
@@ -36,7 +37,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does capturing this model into CUDA graphs still compute what it computes un-captured?",
 )
-for verb in (gate, plan, run, judge, report, drift, mutants, triage, watch, demo, power, bundle):
+for verb in (
+    gate,
+    plan,
+    run,
+    judge,
+    report,
+    drift,
+    mutants,
+    triage,
+    watch,
+    demo,
+    power,
+    bundle,
+    doctor,
+):
     app.command()(verb)
 
 for verb in (affected, pr, bisect):
