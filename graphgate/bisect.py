@@ -30,7 +30,7 @@ from buildkite.bisect.releases import (
     offered_releases,
     releases_between,
 )
-from buildkite.bisect.step import Tested, Tester
+from buildkite.bisect.step import RevisionVerdict, Tester
 from fixtures.cells.cell import CellKey
 from fixtures.cells.sweeps import load_catalog
 from fixtures.errors import ConfigError
@@ -124,16 +124,20 @@ def _key(text: str | None) -> CellKey:
         ) from None
 
 
-def _hunted(key: CellKey, finding: str | None, bad: Callable[[], Tested]) -> Hunted:
+def _hunted(key: CellKey, finding: str | None, bad: Callable[[], RevisionVerdict]) -> Hunted:
     """The finding by its name, or the first that blocks in the bad revision.
 
     Raises:
         ConfigError: the text names none, or nothing blocks there.
     """
-    name = finding or finding_to_hunt(bad().verdict)
+    name = finding
     if name is None:
+        verdict = bad().verdict
+        name = finding_to_hunt(verdict)
+    if name is None:
+        said = "; ".join(f.why for f in verdict.findings if f.status is verdict.status)
         raise ConfigError(
-            f"nothing blocks {key} there: {bad().verdict.status}",
+            f"nothing that blocks {key} there can be hunted: {verdict.status}: {said}",
             source="--bad",
             remedy="name a revision that shows the finding",
         )
@@ -147,7 +151,7 @@ def _hunted(key: CellKey, finding: str | None, bad: Callable[[], Tested]) -> Hun
         ) from None
 
 
-def _told(tested: Tested, hunted: Hunted, live: Live, subject: str = "") -> Step:
+def _told(tested: RevisionVerdict, hunted: Hunted, live: Live, subject: str = "") -> Step:
     """The step of a tested revision, which is also shown."""
     reading = read(tested.verdict, tested.crash, hunted)
     step = Step.of(tested.revision, reading, tested.seconds, subject)
@@ -170,7 +174,7 @@ def _over_releases(
     low, high = sorted((good, bad), key=Version)
     between = releases_between(low, high, known)
 
-    def tested(release: str) -> Tested:
+    def tested(release: str) -> RevisionVerdict:
         return tester.test(release, lambda: resolve(release, live.step))
 
     hunted = _hunted(tester.key, finding, lambda: tested(bad))
@@ -188,7 +192,7 @@ def _over_commits(
 ) -> Outcome:
     with tree_at(hunt, hunt.bad) as tree:
 
-        def tested(commit: str) -> Tested:
+        def tested(commit: str) -> RevisionVerdict:
             move_to(tree, commit)
             return tester.test(commit, lambda: resolve(str(tree), live.step))
 

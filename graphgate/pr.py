@@ -32,7 +32,7 @@ from graphgate.affected import (
 )
 from graphgate.judge import judge_into
 from graphgate.live import Live
-from graphgate.options import Jobs, Model, Out, TierOption, planned
+from graphgate.options import BreakableOption, Jobs, Model, Modes, Out, TierOption, planned
 from graphgate.report import ANNOTATION_FILE, report_into
 from reports.annotation import (
     ANNOTATION_BYTES,
@@ -56,6 +56,8 @@ def pr(
     base_record: BaseRecord = None,
     model: Model = "all",
     tier: TierOption = "auto",
+    modes: Modes = None,
+    breakable: BreakableOption = None,
     out: Out = _OUT,
     jobs: Jobs = None,
 ) -> None:
@@ -75,7 +77,17 @@ def pr(
         drift = compare_contracts(source, changes, base_record, live)
         found = found.with_drift(finding.why for finding in drift_findings(drift))
     show_affected(found, live.console)
-    verdicts = _gate(found, drift, _plan(found, vllm, model, tier, live), out, jobs, live)
+    whole = planned(
+        live.step,
+        vllm=vllm,
+        model=model,
+        tier=tier,
+        modes=modes,
+        breakable=breakable,
+        sweep=SWEEP,
+        shard=None,
+    )
+    verdicts = _gate(found, drift, _narrowed(found, whole), out, jobs, live)
     raise typer.Exit(int(verdicts.decision.exit_code))
 
 
@@ -92,18 +104,8 @@ def _nothing(found: Affected, source: Source, out: Path) -> None:
     typer.echo("\nMerge allowed: there is nothing to check")
 
 
-def _plan(found: Affected, vllm: str | None, model: str, tier: str, live: Live) -> Plan:
+def _narrowed(found: Affected, whole: Plan) -> Plan:
     """The cells of the affected models, of those that were asked for, that can run here."""
-    whole = planned(
-        live.step,
-        vllm=vllm,
-        model=model,
-        tier=tier,
-        modes=None,
-        breakable=None,
-        sweep=SWEEP,
-        shard=None,
-    )
     made = found.narrowed(whole)
     if not made.cells:
         raise ConfigError(

@@ -68,14 +68,14 @@ class Affected(Record):
     def why(self) -> str:
         """The whole in a sentence."""
         since = f" since {self.base[:12]}" if self.base else ""
-        changed = f"{len(self.files)} changed files{since}"
+        changed = f"{_files(len(self.files))} changed{since}"
         if not self.files:
             return f"nothing changed{since}"
         if not self.models:
-            return f"{changed} can affect no model: {self._kinds()}"
+            return f"{changed}; none can affect a model: {self._kinds()}"
         if self.drift:
-            return f"{changed} drift the capture contract, which asks for every model"
-        return f"{changed} can affect {', '.join(self.models)}"
+            return f"{changed}; the capture contract drifts, which asks for every model"
+        return f"{changed}, which can affect {', '.join(self.models)}"
 
     def reason(self, model: str) -> str:
         """Why `model` is affected, in a line: the contract's drift, or the most telling file."""
@@ -83,7 +83,7 @@ class Affected(Record):
         if not hits:
             return f"the capture contract changed: {self.drift[0]}"
         first = min(hits, key=lambda file: (bool(file.chain), len(file.models), file.path))
-        more = f" (and {len(hits) - 1} more files)" if len(hits) > 1 else ""
+        more = f" (and {_files(len(hits) - 1)} more)" if len(hits) > 1 else ""
         return f"{first.path}: {first.told}{more}"
 
     def with_drift(self, changes: Iterable[str]) -> Affected:
@@ -130,3 +130,7 @@ class Affected(Record):
     def _kinds(self) -> str:
         counts = Counter(file.why for file in self.files)
         return "; ".join(f"{why} ({count})" for why, count in counts.most_common())
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

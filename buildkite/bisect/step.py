@@ -38,7 +38,7 @@ STEP_FILE = "step.json"
 _SWEEP = "bisect"
 
 
-class Tested(Record):
+class RevisionVerdict(Record):
     """The file step.json: the verdict on the hunted cell of one revision."""
 
     schema_version: int = SCHEMA_VERSION
@@ -76,7 +76,7 @@ class Tester:
                 f"{key.model} has no {key.tier} tier", source="--cell", remedy="take another tier"
             )
 
-    def test(self, revision: str, find: Callable[[], Source]) -> Tested:
+    def test(self, revision: str, find: Callable[[], Source]) -> RevisionVerdict:
         """The verdict on the vLLM that `find` gives; `revision` also names its folder.
 
         What keeps a revision from being tested (no such model yet, a wheel that can't be had)
@@ -114,7 +114,9 @@ class Tester:
         engine = self._catalog.canary_engine
         return assemble(key, self._spec, engine, Deadlines(), source.version)
 
-    def _run(self, revision: str, source: Source, cells: tuple[Cell, ...], folder: Path) -> Tested:
+    def _run(
+        self, revision: str, source: Source, cells: tuple[Cell, ...], folder: Path
+    ) -> RevisionVerdict:
         plan = Plan(source=source, sweep=_SWEEP, cells=cells)
         environment = child_environment(source, self._progress)
         runs = self._follow(run_plan(plan, folder, environment), len(cells))
@@ -123,7 +125,7 @@ class Tester:
         judged = judge_evidence(read_evidence([folder], policy), policy, (), date.today())
         verdict = next(one for one in judged.verdicts if one.key == self.key)
         crash = next((run.crash for run in runs if run.cell.key == self.key), None)
-        return Tested(
+        return RevisionVerdict(
             revision=revision,
             source=source,
             cell=cells[-1],
@@ -133,17 +135,17 @@ class Tester:
         )
 
 
-def _untested(revision: str, key: CellKey, error: ConfigError | InfraError) -> Tested:
+def _untested(revision: str, key: CellKey, error: ConfigError | InfraError) -> RevisionVerdict:
     status = Status.CONFIG if isinstance(error, ConfigError) else Status.INFRA
     finding = Finding(gate=Gate.LIVENESS, check="started", status=status, why=str(error))
     verdict = Verdict(key=key, status=status, findings=(finding,), attempts=0)
-    return Tested(revision=revision, verdict=verdict, seconds=0.0)
+    return RevisionVerdict(revision=revision, verdict=verdict, seconds=0.0)
 
 
-def _stored(path: Path, source: Source, cell: Cell) -> Tested | None:
+def _stored(path: Path, source: Source, cell: Cell) -> RevisionVerdict | None:
     """The verdict of an earlier step on the same tree and cell; one of a sick node counts not."""
     try:
-        tested = Tested.read_json(path)
+        tested = RevisionVerdict.read_json(path)
     except ConfigError:
         return None
     same = tested.cell == cell and tested.source and tested.source.identity == source.identity
