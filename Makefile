@@ -16,7 +16,7 @@ OUT ?= out
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup gate check test test-scores test-releases test-nightly bench clean
+.PHONY: help setup gate check test test-scores test-releases test-bisect test-nightly bench clean
 
 help:
 	@echo "make setup                  make .venv, on top of PYTHON's vLLM where it has one"
@@ -25,6 +25,7 @@ help:
 	@echo "make test                   the tests, with two vLLM releases"
 	@echo "make test-scores            the score tier on a CPU, with lm-eval, which is fetched once"
 	@echo "make test-releases          the tests over all other releases"
+	@echo "make test-bisect            of those, only bisect and the check of pull requests"
 	@echo "make test-nightly           whole nightlies on this machine, ten in a row"
 	@echo "make bench                  time and size of judging, reports and history; score rules"
 	@echo "make clean                  remove .venv, out and the tools' caches"
@@ -60,6 +61,10 @@ test-scores: setup
 
 test-releases: setup
 	$(BIN)/pytest -m releases $(PYTEST_ARGS)
+
+test-bisect: setup
+	$(BIN)/pytest -m releases suites/selftest/test_bisect.py suites/selftest/test_affected.py \
+		$(PYTEST_ARGS)
 
 test-nightly: setup
 	$(BIN)/pytest -m nights $(PYTEST_ARGS)
