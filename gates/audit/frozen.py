@@ -9,22 +9,27 @@ said, and then which launch it would change.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from fixtures.evidence.arguments import HIGHEST_ADDRESS, LOWEST_ADDRESS
 from fixtures.evidence.audit import CaptureAudit, Node, Trace
 from fixtures.evidence.contract import Descriptor
 from gates.audit.harmless import Check, Harmless
 from gates.audit.nodes import shape_of
+from gates.audit.pointers import MemoryMap, settled_memory
 from gates.audit.words import INPUTS, failed, graph_name, kernel_name, some
 from gates.verdict import Finding
 
 _INT = struct.Struct("<i")
 _WORD = struct.Struct("<Q")
 _LARGEST = 1 << 24
-"""Larger integers are parts of addresses or of floats."""
+"""Larger integers are floats, or parts of addresses."""
+_MAPPED = range(0x7C00_0000_0000, 0x8000_0000_0000)
+"""Where Linux maps memory: addresses of a step's own temporaries, which nobody looked up."""
+
+IsAddress = Callable[[bytes, int], bool]
+"""Whether the eight bytes at an offset are an address."""
 
 
 class Frozen(NamedTuple):
@@ -50,6 +55,7 @@ def grown_steps(audit: CaptureAudit, harmless: Harmless) -> Iterator[Grown]:
     """Steps with a host integer that is larger than at capture, and the launches it changes."""
     graphs = {_key(t): t for t in audit.traces if t.kind == "graph"}
     fresh = {_key(t): t for t in audit.traces if t.kind == "fresh"}
+    memory = {_key(t): known for t, known in settled_memory(audit)}
     for live in audit.traces:
         graph = graphs.get(_key(live)) if live.kind == "live" else None
         if graph is None:
@@ -60,7 +66,8 @@ def grown_steps(audit: CaptureAudit, harmless: Harmless) -> Iterator[Grown]:
             if value > graph.scalars.get(name, value)
         }
         if scalars:
-            found = _compare(audit, graph, live, fresh.get(_key(live)), scalars)
+            is_address = _addresses(memory.get(_key(live)))
+            found = _compare(audit, graph, live, fresh.get(_key(live)), scalars, is_address)
             kept = tuple(x for x in found if not harmless.excuses(Check.FROZEN, x.kernel))
             yield Grown(graph, live, scalars, kept)
 
@@ -102,6 +109,7 @@ def _compare(
     live: Trace,
     fresh: Trace | None,
     scalars: dict[str, tuple[int, int]],
+    is_address: IsAddress,
 ) -> Iterator[Frozen]:
     """What the step would launch otherwise, kernel by kernel."""
     noise = _noise(audit, graph, fresh)
@@ -112,7 +120,8 @@ def _compare(
                 yield Frozen(kernel_name(audit, what), f"only the {side} launches it", False)
             continue
         name = kernel_name(audit, node)
-        yield from _arguments(audit, name, node, other, noise.get(at, frozenset()), scalars)
+        skipped = noise.get(at, frozenset())
+        yield from _arguments(audit, name, node, other, skipped, scalars, is_address)
         if node.grid != other.grid and any(
             a < b for a, b in zip(node.grid, other.grid, strict=True)
         ):
@@ -147,21 +156,23 @@ def _noise(audit: CaptureAudit, graph: Trace, fresh: Trace | None) -> dict[int, 
 
 
 def _differing(node: Node, other: Node) -> Iterator[int]:
-    """Offsets of the 4-byte words in which the arguments differ; of both halves of an address."""
+    """Offsets of the 4-byte words in which the arguments differ."""
     a, b = bytes.fromhex(node.arguments), bytes.fromhex(other.arguments)
     for at in range(0, min(len(a), len(b)) - 3, 4):
         if a[at : at + 4] != b[at : at + 4]:
             yield at
-            if _is_address(a, at - at % 8) or _is_address(b, at - at % 8):
-                yield at - at % 8
-                yield at - at % 8 + 4
 
 
-def _is_address(data: bytes, at: int) -> bool:
-    if at + 8 > len(data):
-        return False
-    (value,) = _WORD.unpack_from(data, at)
-    return bool(LOWEST_ADDRESS << 8 <= value < HIGHEST_ADDRESS)
+def _addresses(memory: MemoryMap | None) -> IsAddress:
+    """Tells addresses from pairs of integers, by the memory at the end of the capture."""
+
+    def is_address(data: bytes, at: int) -> bool:
+        if at + 8 > len(data):
+            return False
+        (value,) = _WORD.unpack_from(data, at)
+        return value in _MAPPED or (memory is not None and memory.at(value) is not None)
+
+    return is_address
 
 
 def _arguments(
@@ -171,12 +182,16 @@ def _arguments(
     other: Node,
     noise: frozenset[int],
     scalars: dict[str, tuple[int, int]],
+    is_address: IsAddress,
 ) -> Iterator[Frozen]:
     """Integers among the arguments that are larger in the step."""
     if node.kernel is None or shape_of(node)[1] != shape_of(other)[1]:
         return
     a, b = bytes.fromhex(node.arguments), bytes.fromhex(other.arguments)
     for at in sorted(set(_differing(node, other)) - noise):
+        word = at - at % 8
+        if is_address(a, word) or is_address(b, word):
+            continue
         was, now = _INT.unpack_from(a, at)[0], _INT.unpack_from(b, at)[0]
         if not 0 <= was < now < _LARGEST:
             continue

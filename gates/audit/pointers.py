@@ -40,7 +40,7 @@ class Coverage(NamedTuple):
     embedded: int
 
 
-class _Map:
+class MemoryMap:
     """The blocks of a checkpoint by address."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -49,6 +49,7 @@ class _Map:
         self._starts = [block.start for block in self._blocks]
 
     def at(self, address: int) -> Block | None:
+        """The block that holds the address; None: nobody knew it."""
         index = bisect_right(self._starts, address) - 1
         block = self._blocks[index] if index >= 0 else None
         return block if block is not None and address < block.start + block.size else None
@@ -66,8 +67,8 @@ def judge_pointers(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]
     where = where or f"argument {first.word.parameter}"
     why = (
         f"{len(graphs)} graphs hold addresses of memory that is no longer theirs: in "
-        f"{first.graph}, {where} of {first.kernel} points at {first.block.size} bytes that {first.why}"
-        f"{first.history}; kernels: {some([one.kernel for one in found], 6)}"
+        f"{first.graph}, {where} of {first.kernel} points at {first.block.size} bytes that "
+        f"{first.why}{first.history}; kernels: {some([one.kernel for one in found], 6)}"
     )
     yield failed(
         "dangling-pointer",
@@ -83,8 +84,8 @@ def judge_pointers(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]
 
 def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
     """Every address that lay in memory when its capture ended and lost it later, once each."""
-    later = [_Map(checkpoint) for checkpoint in audit.checkpoints if checkpoint.traces is None]
-    for trace, settled in _settled(audit):
+    later = [MemoryMap(checkpoint) for checkpoint in audit.checkpoints if checkpoint.traces is None]
+    for trace, settled in settled_memory(audit):
         seen: set[int] = set()
         for kernel, word in _trace_words(audit, trace):
             block = settled.at(word.value)
@@ -102,17 +103,17 @@ def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
 def coverage(audit: CaptureAudit) -> Coverage:
     """How many different addresses in graphs were found in memory, graph by graph."""
     direct = embedded = 0
-    for trace, settled in _settled(audit):
+    for trace, settled in settled_memory(audit):
         known = {w.value: w for _, w in _trace_words(audit, trace) if settled.at(w.value)}
         alone = sum(not word.embedded for word in known.values())
         direct, embedded = direct + alone, embedded + len(known) - alone
     return Coverage(direct, embedded)
 
 
-def _settled(audit: CaptureAudit) -> Iterator[tuple[Trace, _Map]]:
+def settled_memory(audit: CaptureAudit) -> Iterator[tuple[Trace, MemoryMap]]:
     """Graphs with the memory as it was when their capture had ended."""
     for checkpoint in audit.checkpoints:
-        memory = _Map(checkpoint)
+        memory = MemoryMap(checkpoint)
         for index in checkpoint.traces or ():
             if audit.traces[index].kind == "graph":
                 yield audit.traces[index], memory
@@ -127,7 +128,7 @@ def _trace_words(audit: CaptureAudit, trace: Trace) -> Iterator[tuple[str, Word]
 
 
 def _lost(
-    trace: Trace, address: int, block: Block, later: list[_Map]
+    trace: Trace, address: int, block: Block, later: list[MemoryMap]
 ) -> tuple[str, Block | None] | None:
     """Since when the memory at `address` is no longer what the graph was captured with."""
     own = bool(block.pool) and not (block.older and block.state == "live")

@@ -1,0 +1,380 @@
+"""The capture audit's judge on records of graphs: planted faults by class, clean ones not."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.errors import ConfigError
+from fixtures.evidence.arguments import bytes_of, words
+from fixtures.evidence.audit import (
+    AUDIT_FILE,
+    Block,
+    Canary,
+    CaptureAudit,
+    Event,
+    Kernel,
+    MovedInput,
+    Node,
+    Refresh,
+    Replay,
+    ReplayedBuffer,
+    parse_audit,
+    read_audit,
+    write_audit,
+)
+from fixtures.evidence.cellrun import EvidenceFile
+from gates.audit import judge_audit, judge_graphs
+from gates.audit.harmless import Check, Entry, Harmless, default_harmless, read_harmless
+from gates.audit.nodes import diffs
+from gates.audit.pointers import coverage
+from gates.verdict import Finding, Gate, Status
+from suites.selftest.audits import (
+    ATTEND,
+    FULL,
+    INPUT,
+    POOL,
+    SMALLER,
+    TEMPORARY,
+    WEIGHT,
+    attend,
+    audit,
+    copy,
+    memory,
+    node,
+    packed,
+    plan,
+    reset,
+    state,
+    trace,
+)
+from suites.selftest.build import a_cell, a_run
+
+NOTHING = Harmless(schema_version=1)
+
+
+def only(record: CaptureAudit, harmless: Harmless = NOTHING) -> Finding:
+    """The one finding on a record."""
+    found = judge_audit(record, harmless)
+    assert len(found) == 1, [finding.why for finding in found]
+    return found[0]
+
+
+def clean() -> CaptureAudit:
+    return audit(trace("graph"), trace("fresh"), states=(state(),))
+
+
+def test_a_clean_record_passes_and_says_how_far_it_reaches() -> None:
+    finding = only(clean())
+    assert (finding.gate, finding.status) == (Gate.AUDIT, Status.PASS)
+    assert "1 graphs with 4 launches" in finding.why
+    assert coverage(clean()) == (3, 1), "INPUT, INPUT + 64 and TEMPORARY; WEIGHT is in a struct"
+
+
+# --- state and nodes: what warm-up did is missing from the graph
+
+
+def test_a_filled_field_is_named_with_its_backend() -> None:
+    record = audit(trace("graph"), trace("fresh"), states=(state("warmup", shared=True),))
+    finding = only(record)
+    assert (finding.fault_class, finding.check) == ("C", "warm-state")
+    assert "FlashMLASchedMeta.tile_scheduler_metadata" in finding.why
+    assert "FlashMLASparseMetadata" in finding.why
+
+
+def test_a_field_that_is_filled_by_another_way_is_found_too() -> None:
+    assert only(audit(trace("graph"), states=(state("filled"),))).fault_class == "C"
+
+
+def test_metadata_that_both_passes_share_is_found_without_lazy_fields() -> None:
+    shared = state("absent", shared=True)
+    assert only(audit(trace("graph"), states=(shared,))).check == "warm-state"
+
+
+def test_a_planning_kernel_that_is_not_in_the_graph_is_named() -> None:
+    finding = only(audit(trace("graph", (reset(), attend(), copy())), trace("fresh")))
+    assert (finding.fault_class, finding.check) == ("C", "missing-kernels")
+    assert "get_mla_metadata_kernel (1 eagerly, 0 in the graph)" in finding.why
+
+
+def test_a_missing_reset_of_kernel_state_is_class_l() -> None:
+    finding = only(audit(trace("graph", (plan(), attend(), copy())), trace("fresh")))
+    assert (finding.fault_class, finding.check) == ("L", "missing-memory-operations")
+
+
+def test_kernels_of_the_graph_alone_and_other_counts_are_told() -> None:
+    twice = (reset(), plan(), plan(), attend(), copy())
+    finding = only(audit(trace("graph", twice), trace("fresh")))
+    assert finding.check == "extra-kernels"
+    assert "(1 eagerly, 2 in the graph)" in finding.why
+
+
+def test_another_launch_shape_is_told_with_both_shapes() -> None:
+    wide = (reset(), plan(), attend(grid=(4, 1, 1)), copy())
+    finding = only(audit(trace("graph"), trace("fresh", wide)))
+    assert finding.check == "shape-kernels"
+    assert "grid (4, 1, 1)" in finding.why
+    assert "(1, 1, 1)" in finding.why
+
+
+def test_segments_are_held_against_each_other_one_by_one() -> None:
+    parts = ((plan(),), (attend(), copy()))
+    graphs = [trace("graph", nodes, segment=i) for i, nodes in enumerate(parts)]
+    fresh = [trace("fresh", nodes, segment=i) for i, nodes in enumerate(parts)]
+    assert only(audit(*graphs, *fresh)).status is Status.PASS
+    moved = [trace("fresh", nodes, segment=i) for i, nodes in enumerate(reversed(parts))]
+    assert {f.check for f in judge_audit(audit(*graphs, *moved), NOTHING)} == {
+        "missing-kernels",
+        "extra-kernels",
+    }
+    fewer = audit(*graphs, fresh[0])
+    assert {f.check for f in judge_audit(fewer, NOTHING)} == {"segments"}
+
+
+def test_what_is_listed_as_harmless_is_excused_but_stays_in_the_diff() -> None:
+    entry = Entry(
+        check=Check.MISSING, match="get_mla_*", reason="Planned on the host in this test."
+    )
+    excuse = Harmless(schema_version=1, entries=(entry,))
+    record = audit(trace("graph", (reset(), attend(), copy())), trace("fresh"))
+    assert only(record, excuse).status is Status.PASS
+    (difference,) = diffs(record, excuse)[0].differences
+    assert difference.excused
+
+
+# --- pointers
+
+
+def freed_input(**changes: object) -> Block:
+    return Block.model_validate({"start": INPUT, "size": 4096, "state": "freed", **changes})
+
+
+def test_a_pointer_into_freed_memory_is_class_b_with_who_freed_it() -> None:
+    event = Event(action="free_completed", time=2000, by="gpu/model_runner.py:10 reset")
+    record = audit(trace("graph"), later=memory(input=freed_input(events=(event,))))
+    finding = only(record)
+    assert (finding.fault_class, finding.check) == ("B", "dangling-pointer")
+    assert "argument 0 of get_mla_metadata_kernel" in finding.why
+    assert "free_completed by gpu/model_runner.py:10 reset" in finding.why
+
+
+def test_memory_that_was_given_away_shows_by_its_history_or_its_shape() -> None:
+    event = Event(action="free_completed", time=2000)
+    same = Block(start=INPUT, size=4096, state="live", events=(event,))
+    assert "given away" in only(audit(trace("graph"), later=memory(input=same))).why
+    before = same.model_copy(update={"events": (event.model_copy(update={"time": 500}),)})
+    assert only(audit(trace("graph"), later=memory(input=before))).status is Status.PASS
+    carved = Block(start=INPUT, size=512, state="live")
+    assert "given away" in only(audit(trace("graph"), later=memory(input=carved))).why
+
+
+def test_memory_that_nobody_knows_any_more_is_class_b() -> None:
+    for lost in ("input", "weight", "temporary"):
+        finding = only(audit(trace("graph"), later=memory(**{lost: None})))
+        assert "no longer exists at checkpoint workload" in finding.why
+    weight = only(audit(trace("graph"), later=memory(weight=None)))
+    assert "a word in struct argument 1 of flash_fwd_splitkv_mla_kernel" in weight.why
+    assert weight.measured == "0 pointers, 1 words in structs"
+
+
+def test_a_pointer_that_was_dead_when_its_capture_ended_is_class_b() -> None:
+    gone = memory(input=freed_input())
+    finding = only(audit(trace("graph"), captured=gone, later=gone))
+    assert "was free already when the capture ended" in finding.why
+
+
+def test_a_graphs_temporaries_are_its_own_but_older_memory_of_the_pool_is_not() -> None:
+    def pool(state: str, older: bool) -> Block:
+        return Block.model_validate(
+            {"start": TEMPORARY, "size": 512, "state": state, "pool": POOL, "older": older}
+        )
+
+    freed = memory(temporary=pool("freed", older=False))
+    mine = audit(trace("graph"), captured=memory(temporary=pool("live", older=False)), later=freed)
+    assert only(mine).status is Status.PASS
+    theirs = audit(trace("graph"), captured=memory(temporary=pool("live", older=True)), later=freed)
+    assert only(theirs).fault_class == "B"
+
+
+# --- arguments
+
+
+def grown(live: Node, **changes: object) -> CaptureAudit:
+    nodes = (reset(), plan(), live, copy(TEMPORARY + 4096))
+    step = trace("live", nodes, scalars={"max_query_len": 16, "max_seq_len": 20})
+    start = {"max_query_len": 1, "max_seq_len": 4096}
+    return audit(trace("graph", scalars=start), trace("fresh", scalars=start), step)
+
+
+def test_a_frozen_argument_is_named_with_its_place_and_both_values() -> None:
+    finding = only(grown(attend(16)))
+    assert (finding.fault_class, finding.check) == ("D", "frozen-argument")
+    assert "argument 2 at byte 0 frozen at 1, the step needs 16 (max_query_len)" in finding.why
+    assert "max_query_len 1 (step: 16)" in finding.why
+    assert "max_seq_len" not in finding.why, "captured for the longest sequence, which is right"
+
+
+def test_a_launch_that_does_not_follow_the_larger_step_is_no_fault() -> None:
+    assert only(grown(attend(1))).status is Status.PASS
+
+
+def test_a_smaller_frozen_grid_and_another_kernel_are_faults_of_a_larger_step() -> None:
+    wider = only(grown(attend(1, grid=(3, 1, 1))))
+    assert "grid (1, 1, 1), the step needs (3, 1, 1)" in wider.why
+    other = only(grown(copy()))
+    assert "flash_fwd_splitkv_mla_kernel: only the graph launches it" in other.why
+
+
+def test_a_step_within_what_was_captured_may_launch_otherwise() -> None:
+    step = trace("live", (reset(), plan(), attend(0)), scalars={"max_query_len": 1})
+    assert only(audit(trace("graph"), trace("fresh"), step)).status is Status.PASS
+
+
+def test_bytes_that_differ_between_two_equal_passes_are_noise() -> None:
+    fresh = (reset(), plan(), attend(1, tail=3), copy())
+    step = trace("live", (reset(), plan(), attend(1, tail=9), copy()), scalars={"max_query_len": 2})
+    assert only(audit(trace("graph"), trace("fresh", fresh), step)).status is Status.PASS
+    assert only(audit(trace("graph"), trace("fresh"), step)).fault_class == "D"
+
+
+# --- inputs
+
+
+def replays(**changes: object) -> Replay:
+    values = {"descriptor": FULL, "requests": 3, "tokens": 3, "padded": 16, **changes}
+    return Replay.model_validate(values)
+
+
+def test_an_input_that_moved_is_class_a_with_both_addresses() -> None:
+    moved = MovedInput(path="vllm.x.Metadata.seq_lens", captured=INPUT, live=INPUT + 4096)
+    finding = only(audit(trace("graph"), replays=(replays(moved=(moved,)),)))
+    assert (finding.fault_class, finding.check) == ("A", "moved-input")
+    assert "Metadata.seq_lens at 0x7f0000000000, the step has it at 0x7f0000001000" in finding.why
+
+
+def refreshed(**contents: tuple[int, ...]) -> CaptureAudit:
+    refreshes = tuple(
+        Refresh(
+            descriptor=descriptor,
+            buffers=tuple(
+                ReplayedBuffer(name=f"input_buffers.{name}", contents=sums[at::2])
+                for name, sums in contents.items()
+            ),
+        )
+        for at, descriptor in enumerate((FULL, SMALLER))
+    )
+    return audit(trace("graph"), refreshes=refreshes)
+
+
+def test_a_buffer_that_no_replay_refreshes_is_class_a_unless_declared_constant() -> None:
+    record = refreshed(seq_lens=(1, 2, 3, 4), positions=(7, 7, 7, 7))
+    finding = only(record)
+    assert (finding.fault_class, finding.check) == ("A", "never-refreshed")
+    assert "graphs read input_buffers.positions" in finding.why
+    entry = Entry(check=Check.CONSTANT, match="*.positions", reason="Never changes in this test.")
+    assert only(record, Harmless(schema_version=1, entries=(entry,))).status is Status.PASS
+
+
+def test_too_few_or_equal_steps_prove_nothing_about_refreshes() -> None:
+    assert only(refreshed(seq_lens=(1, 2), positions=(7, 7))).status is Status.PASS
+    assert only(refreshed(seq_lens=(1, 1, 1, 1))).status is Status.PASS
+
+
+def test_pad_rows_with_a_live_slot_and_a_written_first_slot_are_class_f() -> None:
+    pads = only(audit(trace("graph"), replays=(replays(pad_slots=13),)))
+    assert (pads.fault_class, pads.check) == ("F", "pad-slots")
+    first = Canary(name="kv_caches[0]", place="first", before=1, after=2)
+    last = Canary(name="kv_caches[0]", place="last", before=1, after=2)
+    assert only(audit(trace("graph"), canaries=(first,))).check == "first-slot"
+    assert only(audit(trace("graph"), canaries=(last,))).status is Status.PASS
+
+
+# --- runs, files, data
+
+
+def test_a_run_without_an_audit_is_not_judged_and_an_empty_one_proves_nothing() -> None:
+    run = a_run(a_cell())
+    assert judge_graphs(run, lambda _run: None) == ()
+    (finding,) = judge_graphs(run, lambda _run: CaptureAudit(notes=("nodes: no driver",)))
+    assert (finding.status, finding.fault_class) == (Status.VACUOUS, "H")
+    assert "no driver" in finding.why
+
+
+def test_an_audit_that_cannot_be_read_is_invalid() -> None:
+    def unreadable(_run: object) -> CaptureAudit:
+        raise ConfigError("is cut short", source=AUDIT_FILE)
+
+    (finding,) = judge_graphs(a_run(a_cell()), unreadable)
+    assert finding.status is Status.INVALID
+
+
+def test_a_record_comes_back_equal_and_only_unchanged(tmp_path: Path) -> None:
+    file = write_audit(clean(), tmp_path)
+    assert read_audit(tmp_path, file) == clean()
+    other = EvidenceFile(file=AUDIT_FILE, sha256="0" * 64)
+    with pytest.raises(ConfigError, match="not the file that the child recorded"):
+        read_audit(tmp_path, other)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_audit(tmp_path / "nowhere", file)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"kernels": ()}, "a kernel that there is not"),
+        ({"checkpoints": [{"name": "captured", "traces": [9]}]}, "a trace that there is not"),
+    ],
+)
+def test_a_record_whose_indices_lead_nowhere_is_refused(
+    change: dict[str, object], problem: str
+) -> None:
+    text = clean().model_copy(update={}).plain() | change
+    packed_text = lzma.compress(CaptureAudit.model_validate(text).to_json().encode())
+    with pytest.raises(ValueError, match=problem):
+        parse_audit(packed_text)
+
+
+def test_a_cut_record_is_refused() -> None:
+    whole = lzma.compress(clean().to_json().encode())
+    with pytest.raises(EOFError):
+        parse_audit(whole[:-20])
+
+
+def test_the_shipped_list_is_short_and_every_entry_has_a_reason(tmp_path: Path) -> None:
+    assert len(default_harmless().entries) <= 20
+    path = tmp_path / "harmless.yaml"
+    entry = "{check: state, match: 'Plan.*', reason: short}"
+    path.write_text(f"schema_version: 1\nentries: [{entry}]\n")
+    with pytest.raises(ConfigError, match="reason"):
+        read_harmless(path)
+    entry = entry.replace("short", "a reason that is long enough to be one")
+    path.write_text(f"schema_version: 1\nentries: [{entry}, {entry}]\n")
+    with pytest.raises(ConfigError, match="stands twice"):
+        read_harmless(path)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), max_size=6),
+    st.binary(max_size=256),
+)
+def test_words_lie_inside_their_parameter_and_the_bytes_read(
+    parameters: list[tuple[int, int]], data: bytes
+) -> None:
+    kernel = Kernel(name="k", parameters=tuple(parameters))
+    for word in words(kernel, Node(kind="kernel", kernel=0, arguments=data.hex())):
+        start, size = kernel.parameters[word.parameter]
+        assert 0 <= word.offset <= size - 8
+        at = start + word.offset
+        assert word.value == int.from_bytes(data[at : at + 8], "little")
+        assert word.embedded == (size > 8)
+
+
+def test_the_bytes_of_a_parameter_are_cut_where_they_were_read() -> None:
+    kernel = Kernel(name=ATTEND, parameters=((0, 8), (8, 4)))
+    whole = Node(kind="kernel", kernel=0, arguments=packed("Qi", WEIGHT, 5))
+    assert bytes_of(kernel, whole, 1) == (5).to_bytes(4, "little")
+    assert node(ATTEND, "").arguments == ""

@@ -1,0 +1,135 @@
+"""The audit's recorders: those that need no torch here, the others around releases' own code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.child.audit import memory as memory_module
+from fixtures.child.audit.memory import Memory, first_frame
+from fixtures.child.audit.parts import DEFAULT, Costs, Part, parts_of
+from fixtures.evidence.audit import CaptureAudit
+from fixtures.source.environment import slim_python
+from fixtures.source.resolve import resolve
+from gates.audit import judge_audit
+from gates.audit.harmless import default_harmless
+from gates.verdict import Status
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def records(release: str, *arguments: str) -> list[CaptureAudit]:
+    """What the audit recorded of the release's capture, without and with a mutant."""
+    tree = resolve(release).python_path
+    done = subprocess.run(
+        [str(slim_python()), "-m", "suites.selftest.child.audit_under_emulation", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tree}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"schema_version"')]
+    return [CaptureAudit.model_validate_json(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("release", "mode", "breakable", "mutant"),
+    [
+        ("0.33.0", "FULL", "0", "full-warmup-state-reused"),
+        pytest.param(
+            *("0.26.0", "PIECEWISE", "1", "breakable-warmup-state-reused"),
+            marks=pytest.mark.releases,
+        ),
+    ],
+)
+def test_reused_state_is_named_and_fresh_state_is_not(
+    release: str, mode: str, breakable: str, mutant: str
+) -> None:
+    clean, planted = records(release, mode, breakable, mutant)
+    assert clean.notes == ()
+    assert len(clean.states) == 5
+    assert {field.at_capture for one in clean.states for field in one.lazy} == {"empty"}
+    assert [f.status for f in judge_audit(clean, default_harmless())] == [Status.PASS]
+    (finding,) = judge_audit(planted, default_harmless())
+    assert (finding.fault_class, finding.check) == ("C", "warm-state")
+    assert "Backend: ProbeMetadata" in finding.why
+    assert "ProbeMetadata.plan" in finding.why
+
+
+def test_the_switch_names_parts() -> None:
+    assert parts_of(None) == parts_of("default") == DEFAULT
+    assert Part.POISON not in DEFAULT
+    assert parts_of("off") == frozenset()
+    assert parts_of("all") == frozenset(Part)
+    assert parts_of("state, nodes") == {Part.STATE, Part.NODES}
+    with pytest.raises(ValueError, match="nodez"):
+        parts_of("nodez")
+
+
+def test_a_part_that_fails_is_noted_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = Costs(DEFAULT)
+    for _ in range(2):
+        with costs.part(Part.NODES, "reading"):
+            raise RuntimeError("no such graph")
+    assert costs.told() == ("nodes: reading: RuntimeError: no such graph (2 times)",)
+    assert costs.seconds[Part.NODES] > 0
+    monkeypatch.setenv("GRAPHGATE_AUDIT", "nodez")
+    switched = Costs.from_environment()
+    assert not switched.parts
+    assert "nodez" in switched.told()[0]
+
+
+def segment(start: int, *blocks: tuple[int, str], pool: tuple[int, int] = (0, 0)) -> dict[str, Any]:
+    """A segment of torch's snapshot: blocks of (size, state) from `start` on."""
+    told, at = [], start
+    for size, state in blocks:
+        told.append({"address": at, "size": size, "state": state})
+        at += size
+    return {"address": start, "segment_pool_id": pool, "blocks": told}
+
+
+def test_blocks_are_found_by_address_with_state_pool_and_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_module, "foreign_block", lambda _address: None)
+    frames = [{"filename": "/x/torch/a.py", "line": 1}, {"filename": "/x/gpu/b.py", "line": 7}]
+    event = {"action": "free_completed", "addr": 4096, "size": 512, "time_us": 9, "frames": frames}
+    memory = Memory(
+        {
+            "segments": [
+                segment(4096, (512, "inactive"), (512, "active_allocated")),
+                segment(1 << 20, (1024, "active_allocated"), pool=(0, 1)),
+            ],
+            "device_traces": [[event]],
+        }
+    )
+    freed, pooled = memory.blocks([4100, 4607, (1 << 20) + 8, 99])
+    assert (freed.start, freed.size, freed.state, freed.pool) == (4096, 512, "freed", "")
+    assert freed.events[0].by == "gpu/b.py:7 "
+    assert (pooled.state, pooled.pool) == ("live", "0.1")
+    older = memory.live()
+    assert older == {(4608, 512), (1 << 20, 1024)}
+    assert memory.blocks([1 << 20], older)[0].older
+    assert list(memory.freed_in_pools()) == []
+
+
+@given(st.lists(st.integers(1, 64), max_size=8), st.integers(0, 600))
+def test_an_address_is_found_exactly_where_a_block_is(sizes: list[int], address: int) -> None:
+    memory = Memory({"segments": [segment(32, *[(size, "inactive") for size in sizes])]})
+    region = memory._region(address)
+    assert (region is not None) == (32 <= address < 32 + sum(sizes))
+    if region is not None:
+        assert region.start <= address < region.end
+
+
+def test_no_frame_outside_torch_is_no_name() -> None:
+    assert first_frame([{"filename": "/x/torch/a.py"}, {"filename": "<string>"}]) == ""
