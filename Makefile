@@ -73,6 +73,7 @@ bench: setup
 	$(BIN)/python -m suites.bench.judge
 	$(BIN)/python -m suites.bench.reports
 	$(BIN)/python -m suites.bench.history
+	$(BIN)/python -m suites.bench.scale
 	$(BIN)/python -m suites.bench.scores
 
 # Releases and the children's environment lie in the user's cache folder and are kept.

@@ -77,7 +77,8 @@ def bootstrap_of(settings: Settings) -> dict[str, Any]:
 def plan_commands(settings: Settings, pipeline: str, *arguments: str) -> list[str]:
     """Setup and the planning of one pipeline. vLLM is named by variables of the build.
 
-    A pull request's plan is cut down to the cells that it can affect.
+    A pull request's plan is cut down to the cells that it can affect, by the files that it
+    changes: `$GRAPHGATE_CHANGED` names a list of them, as `git diff --name-only` prints it.
     """
     graphgate = shlex.join(settings.graphgate)
     vllm = '--vllm "$GRAPHGATE_VLLM"'
@@ -85,7 +86,8 @@ def plan_commands(settings: Settings, pipeline: str, *arguments: str) -> list[st
     commands = list(settings.setup)
     if pipeline == "pr":
         selection = "graphgate-affected.json"
-        commands.append(f'{graphgate} affected {vllm} --base "$GRAPHGATE_BASE" --out {selection}')
+        changed = '--changed "$GRAPHGATE_CHANGED"'
+        commands.append(f"{graphgate} affected {vllm} {changed} --out {selection}")
         plan.append(f"--selection {selection}")
     return [*commands, " ".join(plan)]
 

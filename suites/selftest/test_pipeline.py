@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
+from click import Group
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
+from typer.main import get_command
 
 from buildkite.costs import measured_costs
 from buildkite.selection import SelectedCell, Selection, selected
@@ -31,6 +34,7 @@ from fixtures.cells.sweeps import load_catalog
 from fixtures.errors import ConfigError
 from fixtures.schema import read_yaml
 from gates.verdict import ExitCode
+from graphgate.cli import app
 from reports.history.store import History
 from suites.selftest.build import SOURCE, a_cell, a_plan, a_run, an_attempt
 from suites.selftest.nights import NOW, night
@@ -267,6 +271,17 @@ class TestPipeline:
         assert list(SCHEMA.iter_errors(yaml.safe_load(text))) == []
         held = yaml.safe_load(text)["steps"][0]
         assert held["block"] and held["if"] == "build.pull_request.repository.fork == true"
+
+    def test_every_command_of_a_step_is_one_that_graphgate_knows(self) -> None:
+        steps = [*bootstrap_of(SHIPPED)["steps"][1:], *pipeline_of(a_schedule(), DIGEST)["steps"]]
+        lines = {step["commands"][-1].partition(" || ")[0] for step in steps}
+        lines |= {line for step in steps for line in step["commands"] if " affected " in line}
+        assert len(lines) == 7  # two plans, affected, three lanes, the judge
+        for line in lines:
+            command, words = get_command(app), shlex.split(line)[1:]
+            while isinstance(command, Group):
+                command = command.commands[words.pop(0)]
+            command.make_context(command.name, words)  # refuses what it doesn't know
 
     def test_a_change_that_no_cell_can_tell_has_one_green_step(self) -> None:
         pipeline = nothing_to_run(SHIPPED)
