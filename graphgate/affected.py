@@ -20,9 +20,9 @@ from fixtures.cells.cell import Plan, Source
 from fixtures.cells.planner import plan
 from fixtures.cells.request import PlanRequest
 from fixtures.cells.sweeps import load_catalog
-from fixtures.errors import ConfigError, GraphGateError
+from fixtures.errors import ConfigError, InfraError
 from fixtures.source.git import GitError, worktree
-from fixtures.source.resolve import CHECKOUT, resolve
+from fixtures.source.resolve import resolve
 from gates.drift import ContractRecord, Drift, drift_findings
 from graphgate.drift import record_of
 from graphgate.live import Live
@@ -113,12 +113,6 @@ def changes_of(source: Source, base: str | None, changed: str | None) -> Changes
         )
     if changed is not None:
         return listed_changes(_read(changed))
-    if source.kind != CHECKOUT:
-        raise ConfigError(
-            f"vLLM {source.version} is no checkout, so git knows no changes of it",
-            source="--vllm",
-            remedy="name a checkout's folder, or list the files with --changed",
-        )
     return changes_since(Path(source.python_path), base or "")
 
 
@@ -160,7 +154,7 @@ def _base_record(source: Source, changes: Changes, live: Live) -> ContractRecord
         with worktree(Path(source.python_path), changes.base) as tree:
             return record_of(resolve(str(tree), live.step), live)
     except GitError as error:
-        raise GraphGateError(f"the merge base can't be checked out: {error}") from error
+        raise InfraError(f"the merge base can't be checked out: {error}") from error
 
 
 def _pipeline_plan(settings: Path, source: Source) -> Plan:

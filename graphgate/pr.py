@@ -8,10 +8,12 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from buildkite.affected.changes import Changes
 from buildkite.affected.record import Affected
 from buildkite.affected.words import affected_markdown, nothing_markdown, status_description
 from fixtures.cells.cell import Plan, Source
-from fixtures.errors import ConfigError
+from fixtures.errors import ConfigError, InfraError
+from fixtures.run.interrupt import terminate_as_interrupt
 from fixtures.run.outfolder import OutFolder
 from fixtures.run.runner import run_plan
 from fixtures.source.environment import child_environment
@@ -45,6 +47,7 @@ from reports.files import write_whole
 AFFECTED_FILE = "affected.json"
 COMMENT_FILE = "comment.md"
 STATUS_FILE = "status.json"
+_INTERRUPTED = 130
 _OUT = Path("out")
 
 
@@ -72,11 +75,6 @@ def pr(
     if not found.models:
         _nothing(found, source, out)
         return
-    drift = None
-    if changes.base is not None or base_record is not None:
-        drift = compare_contracts(source, changes, base_record, live)
-        found = found.with_drift(finding.why for finding in drift_findings(drift))
-    show_affected(found, live.console)
     whole = planned(
         live.step,
         vllm=vllm,
@@ -87,8 +85,32 @@ def pr(
         sweep=SWEEP,
         shard=None,
     )
-    verdicts = _gate(found, drift, _narrowed(found, whole), out, jobs, live)
+    try:
+        with terminate_as_interrupt():
+            found, drift = _compared(found, source, changes, base_record, live)
+            show_affected(found, live.console)
+            verdicts = _gate(found, drift, _narrowed(found, whole), out, jobs, live)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; the finished cells are in {out}", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
     raise typer.Exit(int(verdicts.decision.exit_code))
+
+
+def _compared(
+    found: Affected, source: Source, changes: Changes, record: Path | None, live: Live
+) -> tuple[Affected, Drift | None]:
+    """What is affected once the contracts are known, and both of them.
+
+    Where one can't be recorded, whatever the tree does to its capture may be the reason: every
+    model is due, and the cells' own verdicts tell.
+    """
+    if changes.base is None and record is None:
+        return found, None
+    try:
+        drift = compare_contracts(source, changes, record, live)
+    except (ConfigError, InfraError) as error:
+        return found.with_drift([f"it could not be recorded: {error}"]), None
+    return found.with_drift(finding.why for finding in drift_findings(drift)), drift
 
 
 def _nothing(found: Affected, source: Source, out: Path) -> None:

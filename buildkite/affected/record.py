@@ -55,7 +55,9 @@ class Affected(Record):
 
     @property
     def hardware_due(self) -> tuple[str, ...]:
-        """The models that only a GPU can judge, for a change that the contract tier can't see."""
+        """The models that a GPU must judge: the contract drifts, or can't show such a change."""
+        if self.drift:
+            return self.every_model
         hit = {name for file in self.files if file.needs_hardware for name in file.models}
         return tuple(name for name in self.every_model if name in hit)
 
