@@ -63,7 +63,7 @@ test-releases: setup
 	$(BIN)/pytest -m releases $(PYTEST_ARGS)
 
 test-bisect: setup
-	$(BIN)/pytest -m releases suites/selftest/test_bisect.py suites/selftest/test_affected.py \
+	$(BIN)/pytest -m releases suites/selftest/test_bisect.py suites/selftest/test_pr.py \
 		$(PYTEST_ARGS)
 
 test-nightly: setup
