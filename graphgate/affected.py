@@ -83,7 +83,7 @@ def affected(
     """
     live = Live()
     source = resolve(vllm or None, live.step)
-    changes = changes_of(source, base, changed)
+    changes = changes_of(source, base, changed, out)
     found = affected_by(changes, source)
     if drift is not None and found.models:
         compared = compare_contracts(source, changes, base_record, live)
@@ -99,7 +99,9 @@ def affected(
         show_affected(found, Console(highlight=False))
 
 
-def changes_of(source: Source, base: str | None, changed: str | None) -> Changes:
+def changes_of(
+    source: Source, base: str | None, changed: str | None, out: Path | None = None
+) -> Changes:
     """What changed in `source`: since the merge base with `base`, or as `changed` lists it.
 
     Raises:
@@ -113,7 +115,7 @@ def changes_of(source: Source, base: str | None, changed: str | None) -> Changes
         )
     if changed is not None:
         return listed_changes(_read(changed))
-    return changes_since(Path(source.python_path), base or "")
+    return changes_since(Path(source.python_path), base or "", out)
 
 
 def _read(changed: str) -> str:

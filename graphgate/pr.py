@@ -70,7 +70,7 @@ def pr(
     """
     live = Live()
     source = resolve(vllm or None, live.step)
-    changes = changes_of(source, base, changed)
+    changes = changes_of(source, base, changed, out)
     found = affected_by(changes, source)
     if not found.models:
         _nothing(found, source, out)

@@ -32,10 +32,11 @@ class Changes(Record):
     files: tuple[ChangedFile, ...]
 
 
-def changes_since(root: Path, revision: str) -> Changes:
+def changes_since(root: Path, revision: str, ours: Path | None = None) -> Changes:
     """What the tree at `root`, as it lies there, changes since its merge base with `revision`.
 
-    Edits that nobody committed and new files that git doesn't ignore are changes too.
+    Edits that nobody committed and new files that git doesn't ignore are changes too, but for
+    what lies in the folder `ours`: our own output.
 
     Raises:
         ConfigError: this is no repository's root, or git knows no such revision or merge base.
@@ -52,7 +53,7 @@ def changes_since(root: Path, revision: str) -> Changes:
             remedy="name a commit, branch or tag of this checkout; a shallow clone needs "
             "`git fetch --unshallow`",
         ) from error
-    files = {file.path: file for file in (*_new(root, new), *_tracked(raw))}
+    files = {file.path: file for file in (*_new(root, new, ours), *_tracked(raw))}
     return Changes(base=base, files=tuple(files[path] for path in sorted(files)))
 
 
@@ -90,7 +91,9 @@ def _tracked(raw: str) -> Iterator[ChangedFile]:
             yield ChangedFile(path=next(fields, ""), special=special)
 
 
-def _new(root: Path, listing: str) -> Iterator[ChangedFile]:
+def _new(root: Path, listing: str, ours: Path | None) -> Iterator[ChangedFile]:
+    own = ours.resolve() if ours else None
     for path in listing.split("\0"):
-        if path:
-            yield ChangedFile(path=path, special=(root / path).is_symlink())
+        here = root.resolve() / path
+        if path and not (own and here.is_relative_to(own)):
+            yield ChangedFile(path=path, special=here.is_symlink())

@@ -281,6 +281,11 @@ class TestChanges:
             "new \u00e4.py": False,
         }
 
+    def test_our_own_output_is_no_change(self, repository: Path) -> None:
+        lay(repository, {"out/plan.json": "{}", "other.txt": ""})
+        found = changes_since(repository, "main", repository / "out")
+        assert [file.path for file in found.files] == ["other.txt"]
+
     @pytest.mark.parametrize("revision", ["nowhere", "--output=/tmp/x", "", "main..change"])
     def test_a_revision_that_is_none(self, repository: Path, revision: str) -> None:
         with pytest.raises(ConfigError, match="git can't compare"):
