@@ -16,7 +16,7 @@ from fixtures.evidence.outputs import Outputs
 from gates.parity.blocks import Blocks, blocks_of
 from gates.parity.exact import judge_exact
 from gates.parity.noisy import Group, groups_of, judge_noisy
-from gates.parity.pairs import Pair, padding_floor, pairs_of
+from gates.parity.pairs import Pair, padding_of, pairs_of
 from gates.parity.pattern import with_fault_class
 from gates.parity.rules import ParityRules
 from gates.parity.soundness import judge_controls, judge_finite
@@ -106,7 +106,7 @@ def _reference_blocks(
 
 def judge_blocks(tested: Blocks, reference: Blocks, rules: ParityRules) -> tuple[Finding, ...]:
     """Findings on outputs that are whole and finite: the controls, then a finding a check."""
-    floor = padding_floor(reference)
+    padding = padding_of(reference)
     checks: dict[str, list[Pair]] = {}
     for pair in pairs_of(tested, reference):
         checks.setdefault(pair.check, []).append(pair)
@@ -114,11 +114,11 @@ def judge_blocks(tested: Blocks, reference: Blocks, rules: ParityRules) -> tuple
     noisy: list[Group] = []
     for check, pairs in checks.items():
         if check == Kind.FREE_TEXT:
-            found.append(judge_texts(pairs, floor, rules))
+            found.append(judge_texts(pairs, padding.floor(), rules))
         elif _decides_exactly(pairs):
-            found.append(judge_exact(check, pairs, floor, rules))
+            found.append(judge_exact(check, pairs, padding.floor(), rules))
         else:
-            noisy += groups_of(check, pairs, floor)
+            noisy += groups_of(check, pairs, padding, rules.padding_margin)
     compared = with_fault_class((*found, *judge_noisy(noisy, rules)), checks)
     return (*judge_controls(reference, rules), *compared)
 

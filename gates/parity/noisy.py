@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fixtures.cells.scenario import Kind
 from gates.parity.blocks import is_padded
-from gates.parity.pairs import Pair, values_of
+from gates.parity.pairs import Padding, Pair, values_of
 from gates.parity.permutation import Separation, Unit, separation
 from gates.parity.rules import ParityRules
 from gates.parity.words import finding, nats
@@ -31,7 +31,7 @@ class Group(NamedTuple):
     floor: float
 
 
-def groups_of(check: str, pairs: Sequence[Pair], floor: float | None) -> list[Group]:
+def groups_of(check: str, pairs: Sequence[Pair], padding: Padding, margin: float) -> list[Group]:
     """The groups of one check."""
     by_size: dict[int | None, list[Pair]] = {}
     for pair in pairs:
@@ -43,15 +43,19 @@ def groups_of(check: str, pairs: Sequence[Pair], floor: float | None) -> list[Gr
             check=check,
             capture_size=size,
             pairs=tuple(members),
-            floor=_floor(members, floor),
+            floor=_floor(members, padding, margin),
         )
         for size, members in by_size.items()
     ]
 
 
-def _floor(pairs: Sequence[Pair], floor: float | None) -> float:
-    padded = any(is_padded(pair.tested.scenario) for pair in pairs)
-    return floor or 0.0 if padded else 0.0
+def _floor(pairs: Sequence[Pair], padding: Padding, margin: float) -> float:
+    """Where fillers show what padding does, that alone; elsewhere its largest, with a margin."""
+    if not any(is_padded(pair.tested.scenario) for pair in pairs):
+        return 0.0
+    if all(len(pair.references) > 1 for pair in pairs):
+        return padding.floor(min(len(pair.tested.values) for pair in pairs)) or 0.0
+    return margin * (padding.floor() or 0.0)
 
 
 def judge_noisy(groups: Sequence[Group], rules: ParityRules) -> list[Finding]:
@@ -90,7 +94,7 @@ def _separation(group: Group) -> Separation:
 
 
 def _judge(group: Group, apart: Separation, p: float, tests: int, rules: ParityRules) -> Finding:
-    floor = max(apart.spread, group.floor * rules.padding_margin)
+    floor = max(apart.spread, group.floor)
     n = len(group.pairs)
     figures = {"measured": f"{nats(apart.gap)}, p = {p:.2g}", "n": n}
     figures["limit"] = f"{nats(floor)} at p <= {rules.alpha:g}"

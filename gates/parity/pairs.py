@@ -47,6 +47,19 @@ class Difference(NamedTuple):
     repeats: int
 
 
+class Padding(NamedTuple):
+    """The gap in nats that fillers open in each filled block, after its number of repeats."""
+
+    gaps: tuple[tuple[int, float], ...]
+
+    def floor(self, repeats: int = 1) -> float | None:
+        """The largest gap among blocks of at least so many repeats; None: there are none.
+
+        Noise opens gaps by chance, the wider the fewer the repeats: like is held against like.
+        """
+        return max((gap for count, gap in self.gaps if count >= repeats), default=None)
+
+
 def pairs_of(tested: Blocks, reference: Blocks) -> list[Pair]:
     """Every tested block with what it is compared with."""
     filled = {
@@ -80,13 +93,14 @@ def _between(tested: Block, reference: Block) -> Difference:
     return Difference(float(per_row.max()), row, int((apart > 0).any(axis=1).sum()))
 
 
-def padding_floor(reference: Blocks) -> float | None:
-    """The largest gap in nats that fillers open in the reference; None: nothing was filled."""
-    gaps = [
-        float(gap_between(values_of(block), values_of(plain)).max())
-        for block, plain in _filled_pairs(reference)
-    ]
-    return max(gaps) if gaps else None
+def padding_of(reference: Blocks) -> Padding:
+    """What fillers do in the reference."""
+    return Padding(
+        tuple(
+            (len(block.values), float(gap_between(values_of(block), values_of(plain)).max()))
+            for block, plain in _filled_pairs(reference)
+        )
+    )
 
 
 def _filled_pairs(reference: Blocks) -> Iterator[tuple[Block, Block]]:

@@ -55,7 +55,7 @@ def _judge_sensitivity(blocks: Iterable[Block], rules: ParityRules) -> Finding:
         why = "no two prompts that differ in an early token were compared"
         return finding("context", Status.VACUOUS, why)
     moved = min(_moved(one, other) for one, other in pairs)
-    spread = max(float(np.ptp(b.values, axis=0).mean()) for pair in pairs for b in pair)
+    spread = float(np.mean([np.ptp(b.values, axis=0).mean() for pair in pairs for b in pair]))
     limit = max(rules.sensitivity, _OVER_SPREAD * spread)
     status = Status.PASS if moved > limit else Status.VACUOUS
     verb = "moves" if status is Status.PASS else "hardly moves"

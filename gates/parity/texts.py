@@ -99,7 +99,7 @@ def _undecided(pairs: Sequence[Pair]) -> Finding:
     )
     cross, _ = _worst(pairs)
     why = (
-        f"not decided: the reference's own repeats part after {own} tokens at the earliest; "
-        f"this cell's text leaves the reference's after {cross.common}"
+        f"not decided: the reference does not repeat itself bit for bit; its own texts have "
+        f"{own} tokens in common, this cell's has {cross.common} in common with them"
     )
     return finding(CHECK, Status.PASS, why, n=len(pairs), measured=f"{cross.common} tokens")
