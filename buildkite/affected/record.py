@@ -116,6 +116,7 @@ class Affected(Record):
     def narrowed(self, plan: Plan) -> Plan:
         """`plan` without the models that no change can affect, which become omissions."""
         kept = selected(plan, self.selection(plan))
+        models = {cell.key.model for cell in kept.cells}
         planned = sorted({(cell.key.tier, cell.key.model) for cell in plan.cells})
         left_out = tuple(
             Omission(tier=tier, model=name, reason="no changed file can affect it")
@@ -125,7 +126,7 @@ class Affected(Record):
         return kept.model_copy(
             update={
                 "omissions": (*plan.omissions, *left_out),
-                "hardware_tiers_due": self.hardware_due,
+                "hardware_tiers_due": tuple(n for n in self.hardware_due if n in models),
             }
         )
 

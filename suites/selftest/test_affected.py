@@ -238,7 +238,7 @@ class TestRecord:
     def test_compiled_code_asks_for_hardware(self, tree: Path) -> None:
         plan = a_plan(a_cell(), source=source_at(tree))
         cut = affected(tree, "csrc/a.cu").narrowed(plan)
-        assert cut.hardware_tiers_due == NAMES
+        assert cut.hardware_tiers_due == ("dsv4",)
 
     def test_a_drift_asks_for_every_model(self, tree: Path) -> None:
         found = affected(tree, "vllm/layers/norm.py").with_drift(["a row changed"])
