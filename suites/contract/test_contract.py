@@ -5,71 +5,25 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import CellKey
 from fixtures.errors import GraphGateError
-from gates.judge import GATES_OF_TIER, OWN_STATUSES, worst
-from gates.verdict import Finding, Gate, Status, Verdict
-from suites.contract.session import ContractSession, contract_plan
-
-_SESSION = pytest.StashKey[ContractSession]()
+from gates.verdict import Gate
+from suites.items import add_items, check
+from suites.session import tier_plan
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One item per planned cell and gate of its tier; the same list in every process."""
-    config = metafunc.config
+    """One item per planned cell and gate; a request that is wrong ends the session."""
+    vllm, sweep = metafunc.config.getoption("--vllm"), metafunc.config.getoption("--sweep")
     try:
-        planned = contract_plan(config.getoption("--vllm"), config.getoption("--sweep"))
+        planned = tier_plan(Tier.CONTRACT, vllm, sweep)
     except GraphGateError as error:
         raise pytest.UsageError(str(error)) from error
-    session_id = getattr(config, "workerinput", {}).get("testrunuid")
-    config.stash[_SESSION] = ContractSession(
-        planned, config.getoption("--graphgate-out"), session_id
-    )
-    items = [
-        pytest.param(cell.key, gate, id=f"{cell.key}-{gate}")
-        for cell in planned.cells
-        for gate in GATES_OF_TIER[Tier.CONTRACT]
-    ]
-    metafunc.parametrize(("key", "gate"), items)
+    add_items(metafunc, Tier.CONTRACT, planned)
 
 
 def test_contract(key: CellKey, gate: Gate, pytestconfig: pytest.Config) -> None:
-    """The findings of one gate on one cell; a failure's message is the findings' own words."""
-    try:
-        verdict = pytestconfig.stash[_SESSION].verdict(key)
-    except GraphGateError as error:
-        pytest.fail(str(error), pytrace=False)
-    report(gate, verdict)
-
-
-def report(gate: Gate, verdict: Verdict) -> None:
-    """Ends the item as pytest says it: failed, xfailed, skipped, or passed by returning."""
-    if gate is not Gate.LIVENESS and verdict.status in OWN_STATUSES - {Status.UNSUPPORTED}:
-        pytest.skip(f"not judged: the run itself is {verdict.status}")
-    findings = tuple(finding for finding in verdict.findings if finding.gate is gate)
-    if not findings:
-        return
-    status = worst(findings)
-    why = _why(findings, status)
-    if status.blocks:
-        pytest.fail(why, pytrace=False)
-    elif status is Status.XFAIL:
-        pytest.xfail(why)
-    elif status is Status.UNSUPPORTED:
-        pytest.skip(why)
-    elif status is Status.XPASS:
-        warnings.warn(why, stacklevel=1)
-
-
-def _why(findings: tuple[Finding, ...], status: Status) -> str:
-    """The words of the findings that made the status, one a line, each with its fault class."""
-    return "\n".join(
-        f"{finding.status} {finding.identity}: {finding.why}"
-        for finding in findings
-        if finding.status is status
-    )
+    check(key, gate, pytestconfig)

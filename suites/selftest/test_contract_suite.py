@@ -18,7 +18,7 @@ from gates.judge import OWN_STATUSES, worst
 from gates.known import read_known_issues
 from gates.policy import read_policy
 from gates.verdict import Finding, Gate, Status, Verdict
-from suites.contract.test_contract import report
+from suites.items import report
 
 KEY = CellKey.parse("dsv4.FULL.bk0.contract")
 GATES = ("liveness", "engagement", "audit", "parity", "hygiene")

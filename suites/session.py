@@ -1,4 +1,4 @@
-"""One pytest session over the contract tier's cells: the plan, and each cell's verdict once.
+"""One pytest session over the cells of a tier: the plan, and each cell's verdict once.
 
 Owns: how the processes of a session share one OUT. Must not know: pytest's items.
 Verdicts come from the same runner and the same judge as the command line's.
@@ -24,6 +24,7 @@ from fixtures.run.outfolder import OutFolder
 from fixtures.run.runner import run_cell_once
 from fixtures.source.environment import child_environment
 from fixtures.source.resolve import resolve
+from gates.files import EvidenceFiles
 from gates.judge import judge_cell
 from gates.known import read_known_issues
 from gates.policy import read_policy
@@ -32,13 +33,13 @@ from gates.verdict import Verdict
 _NOTE = ".pytest-session"
 
 
-def contract_plan(vllm: str | None, sweep: str) -> Plan:
-    """The contract cells of a sweep. Raises what the planner and the resolver raise."""
-    request = PlanRequest(sweep=sweep, tiers=(Tier.CONTRACT,))
+def tier_plan(tier: Tier, vllm: str | None, sweep: str) -> Plan:
+    """The cells of a tier in a sweep. Raises what the planner and the resolver raise."""
+    request = PlanRequest(sweep=sweep, tiers=(tier,))
     return plan(request, resolve(vllm), probe_machine(), load_catalog())
 
 
-class ContractSession:
+class CellSession:
     """The cells of one pytest session.
 
     Args:
@@ -69,7 +70,8 @@ class ContractSession:
             if run.cell.reference
             else None
         )
-        return judge_cell(run, reference, read_policy(), read_known_issues(), date.today())
+        known, files = read_known_issues(), EvidenceFiles([self._out])
+        return judge_cell(run, reference, read_policy(), known, date.today(), files)
 
     @cached_property
     def _environment(self) -> ChildEnvironment:
