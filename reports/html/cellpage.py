@@ -15,6 +15,7 @@ from gates.verdict import Verdict
 from reports.exits import exit_words
 from reports.html.contract import ContractFacts, contract_facts
 from reports.html.figures import CellFigures, Score, scores_of
+from reports.html.graphs import GraphFacts, graph_facts
 from reports.html.plots import ParityPlot, parity_plot
 from reports.html.timeline import Timeline, timeline
 from reports.reasons import headline
@@ -62,6 +63,7 @@ class CellPage(NamedTuple):
     crash: CrashPage | None
     engagement: Facts
     contract: ContractFacts | None
+    graphs: GraphFacts | None
     parity: ParityPlot | None
     scores: tuple[Score, ...]
     provenance: Facts
@@ -89,6 +91,7 @@ def cell_page(
         crash=_crash(run),
         engagement=_engagement(observed.engagement) if observed and observed.engagement else (),
         contract=contract_facts(observed.audit) if observed and observed.audit else None,
+        graphs=graph_facts(figures.graphs) if figures and figures.graphs else None,
         parity=parity_plot(parity) if parity is not None else None,
         scores=(figures.scores if figures is not None else ()) or scores_of(verdict),
         provenance=tuple(_provenance(run)) if run is not None else (),

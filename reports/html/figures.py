@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from fixtures.evidence.audit import CaptureAudit
 from fixtures.schema import Record
 from gates.scores.result import ScoreTest
 from gates.verdict import Verdict
@@ -57,6 +58,8 @@ class CellFigures(Record):
 
     parity: ParitySeries | None = None
     scores: tuple[Score, ...] = ()
+    graphs: CaptureAudit | None = None
+    """What the capture audit recorded, where it was read."""
 
 
 def scores_of(verdict: Verdict) -> tuple[Score, ...]:
