@@ -42,13 +42,7 @@ GATES_OF_TIER: dict[Tier, tuple[Gate, ...]] = {
         Gate.PARITY,
         Gate.HYGIENE,
     ),
-    Tier.CANARY: (
-        Gate.LIVENESS,
-        Gate.ENGAGEMENT,
-        Gate.AUDIT,
-        Gate.PARITY,
-        Gate.HYGIENE,
-    ),
+    Tier.CANARY: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.PARITY, Gate.HYGIENE),
     Tier.SCORE: (Gate.LIVENESS, Gate.ENGAGEMENT, Gate.PARITY, Gate.SCORES, Gate.HYGIENE),
 }
 """The gates that have something to say about a cell of each tier, for reports and pytest."""
