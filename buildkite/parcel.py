@@ -10,6 +10,7 @@ the run lists are unpacked, below the folder that is given, at the length that i
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import io
 import os
@@ -65,9 +66,13 @@ def unpack(parcel: Path, folder: Path) -> CellRun:
         OSError: the evidence can't be written.
     """
     try:
-        with tarfile.open(parcel, "r:gz") as archive:
-            run = _run_in(archive)
-            _unpack_listed(archive, run, folder)
+        with gzip.open(parcel) as stream:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                run = _run_in(archive)
+                _unpack_listed(archive, run, folder)
+            # At its very end stands the checksum that covers the run's own record too.
+            while stream.read(_BLOCK):
+                pass
             return run
     except (tarfile.TarError, zlib.error, EOFError, ValueError, OSError) as error:
         shutil.rmtree(folder, ignore_errors=True)
