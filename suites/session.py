@@ -19,6 +19,8 @@ from fixtures.cells.machine import probe_machine
 from fixtures.cells.planner import plan
 from fixtures.cells.request import PlanRequest
 from fixtures.cells.sweeps import load_catalog
+from fixtures.cells.tiers import no_hopper
+from fixtures.errors import InfraError
 from fixtures.run.environment import ChildEnvironment
 from fixtures.run.outfolder import OutFolder
 from fixtures.run.runner import run_cell_once
@@ -34,9 +36,15 @@ _NOTE = ".pytest-session"
 
 
 def tier_plan(tier: Tier, vllm: str | None, sweep: str) -> Plan:
-    """The cells of a tier in a sweep. Raises what the planner and the resolver raise."""
-    request = PlanRequest(sweep=sweep, tiers=(tier,))
-    return plan(request, resolve(vllm), probe_machine(), load_catalog())
+    """The cells of a tier in a sweep. Raises what the planner and the resolver raise.
+
+    The machine is looked at before a release is fetched.
+    """
+    request, machine = PlanRequest(sweep=sweep, tiers=(tier,)), probe_machine()
+    missing = None if tier is Tier.CONTRACT else no_hopper(machine)
+    if missing:
+        raise InfraError(f"--tier {tier}: not available here: {missing}")
+    return plan(request, resolve(vllm), machine, load_catalog())
 
 
 class CellSession:
