@@ -103,7 +103,7 @@ class TestWhatIsPlanned:
         with pytest.raises(ConfigError, match=r"0\.21\.0 does not have inkling"):
             planned("0.21.0", model="inkling")
 
-    @settings(max_examples=40)
+    @settings(max_examples=40, deadline=None)
     @given(count=st.integers(1, 40), sweep=st.sampled_from(sorted(CATALOG.sweeps)))
     def test_shards_are_a_partition_and_keep_references(self, count: int, sweep: str) -> None:
         whole = keys(planned(sweep=sweep))
