@@ -85,7 +85,7 @@ class Affected(Record):
         if not hits:
             return f"the capture contract changed: {self.drift[0]}"
         first = min(hits, key=lambda file: (bool(file.chain), len(file.models), file.path))
-        more = f" (and {_files(len(hits) - 1)} more)" if len(hits) > 1 else ""
+        more = f" (and {len(hits) - 1} more)" if len(hits) > 1 else ""
         return f"{first.path}: {first.told}{more}"
 
     def with_drift(self, changes: Iterable[str]) -> Affected:

@@ -85,7 +85,7 @@ CHECKED = {
     "s1": ("--model", "llama", "--modes", "PIECEWISE", "--breakable", "off"),
     "s2": ("--model", "dsv4", "--modes", "FULL", "--breakable", "off"),
     "s3": ("--model", "inkling", "--modes", "PIECEWISE", "--breakable", "on"),
-    "s4": ("--model", "inkling", "--modes", "PIECEWISE", "--breakable", "on"),
+    "s4": ("--model", "dsv4", "--modes", "PIECEWISE", "--breakable", "on"),
 }
 """By branch: the cells that are judged of those that are affected, to keep the test short."""
 
@@ -99,6 +99,16 @@ SEEN: dict[str, tuple[str, str, str]] = {
         "FULL: warm-up shares state with capture is now 'yes'",
         "audit:C shared-state",
         "dsv4.FULL.bk0.contract",
+    ),
+    "s3": (
+        "breakable PIECEWISE: metadata at capture is now 'shared",
+        "audit:C shared-state",
+        "inkling.PIECEWISE.bk1.contract",
+    ),
+    "s4": (
+        "breakable replay, metadata-reading operation inside the graph is now 'wrong'",
+        "parity:F replay",
+        "dsv4.PIECEWISE.bk1.contract",
     ),
 }
 """By planted change: a row that drifts, and a rule that blocks a cell."""

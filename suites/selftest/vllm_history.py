@@ -41,11 +41,21 @@ PLANTED = {
     "s2": Planted(_CAPTURE, {"forward_fn = create_forward_fn(desc, warmup=False)": "pass"}),
     "s3": Planted(
         _CAPTURE,
-        {"mixed_mode == CUDAGraphMode.PIECEWISE and self.use_breakable_cg": "False"},
+        {
+            "desc.cg_mode == CUDAGraphMode.PIECEWISE\n"
+            "                        and not self.use_breakable_cg\n                    ):": (
+                "desc.cg_mode == CUDAGraphMode.PIECEWISE\n                    ):"
+            ),
+        },
     ),
     "s4": Planted(
         _STATE,
-        {"num_reqs = input_batch.num_reqs_after_padding": "num_reqs = input_batch.num_reqs"},
+        {
+            "query_start_loc_gpu = input_batch.query_start_loc[: num_reqs + 1]\n": (
+                "query_start_loc_gpu = input_batch.query_start_loc[: num_reqs + 1].clone()\n"
+                "        query_start_loc_gpu[input_batch.num_reqs :] = num_tokens\n"
+            ),
+        },
     ),
     "own": Planted(_INKLING, {"class InklingModel(": "# one line more\nclass InklingModel("}),
 }
