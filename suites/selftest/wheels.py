@@ -1,10 +1,11 @@
-"""Small wheels named vllm for tests of the resolver, and a pip that sees only a folder."""
+"""Small wheels, named vllm unless said otherwise, and a pip that sees only a folder."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -22,21 +23,25 @@ def write_wheel(
     version: str = "1.2.3",
     files: dict[str, bytes] | None = None,
     recorded: dict[str, bytes] | None = None,
+    *,
+    name: str = "vllm",
+    requires: Iterable[str] = (),
 ) -> Path:
     """A wheel of `files`; its RECORD is that of `recorded`, by default the same files."""
     files = SOURCES if files is None else files
-    info = f"vllm-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     extra = {
         f"{info}/METADATA": metadata.encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    rows = [_row(name, content) for name, content in {**(recorded or files), **extra}.items()]
+    rows = [_row(member, content) for member, content in {**(recorded or files), **extra}.items()]
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"vllm-{version}-py3-none-any.whl"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for name, content in {**files, **extra}.items():
-            archive.writestr(name, content)
+        for member, content in {**files, **extra}.items():
+            archive.writestr(member, content)
         archive.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
     return path
 
