@@ -54,8 +54,8 @@ for verb in (
 ):
     app.command()(verb)
 
-for verb in (affected, pr, bisect):
-    app.command()(verb)
+for verb_of_ci in (affected, pr, bisect):
+    app.command()(verb_of_ci)
 
 app.add_typer(history, name="history")
 app.add_typer(reference, name="reference")
