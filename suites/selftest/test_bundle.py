@@ -24,7 +24,7 @@ from fixtures.bundle.archive import parse_size, write_parts
 from fixtures.bundle.build import BundleRequest, make_bundle
 from fixtures.bundle.closure import MISSING, Closure, close
 from fixtures.bundle.contents import own_requirements, write_activation
-from fixtures.bundle.fatbin import Span, blank, blankable, foreign_code
+from fixtures.bundle.fatbin import pruned, strip_library
 from fixtures.bundle.haslist import parse_has, read_has
 from fixtures.bundle.manifest import MANIFEST_FILE, SUMS_FILE, Manifest
 from fixtures.bundle.resolution import Resolution, Resolved
@@ -184,45 +184,68 @@ def shared_library(**sections: bytes) -> bytes:
 
 
 HOPPER_CODE, OLD_CODE, NEW_CODE, TEXT = b"H" * 40, b"O" * 48, b"N" * 56, b"P" * 24
-DEVICE_CODE = fat_binary((CUBIN, 80, OLD_CODE), (PTX, 80, TEXT), (CUBIN, 90, HOPPER_CODE))
-DEVICE_CODE += bytes(8) + fat_binary((CUBIN, 120, NEW_CODE), (CUBIN, 103, NEW_CODE))
+MIXED = ((CUBIN, 80, OLD_CODE), (PTX, 80, TEXT), (CUBIN, 90, HOPPER_CODE))
+FOREIGN = ((CUBIN, 120, NEW_CODE), (CUBIN, 86, OLD_CODE))
+DEVICE_CODE = fat_binary(*MIXED) + bytes(8) + fat_binary(*FOREIGN)
+FREED_ON_HOPPER = (64 + len(OLD_CODE)) + (64 + len(NEW_CODE))
 
 
 class TestMachineCode:
-    def test_only_code_of_another_major_goes_and_text_stays(self) -> None:
-        gone = [DEVICE_CODE[s.start : s.start + s.size] for s in foreign_code(DEVICE_CODE, 90)]
-        assert gone == [OLD_CODE, NEW_CODE, NEW_CODE]
-        gone = [DEVICE_CODE[s.start : s.start + s.size] for s in foreign_code(DEVICE_CODE, 100)]
-        assert gone == [OLD_CODE, HOPPER_CODE, NEW_CODE]
+    def test_what_is_left_is_a_fat_binary_for_fewer_gpus(self) -> None:
+        made, freed = pruned(DEVICE_CODE, 90)
+        first = fat_binary(*MIXED[1:])
+        second = fat_binary(FOREIGN[1])
+        assert made.startswith(first)
+        at = len(fat_binary(*MIXED)) + 8
+        assert made[at:].startswith(second), "each container begins where it began"
+        rest = made[len(first) : at] + made[at + len(second) :]
+        assert rest.strip(b"\0") == b""
+        assert (len(made), freed) == (len(DEVICE_CODE), FREED_ON_HOPPER)
+        assert pruned(made, 90) == (made, 0)
 
-    def test_a_blanked_library_keeps_its_layout(self, tmp_path: Path) -> None:
+    def test_code_of_the_same_major_stays(self) -> None:
+        data = fat_binary((CUBIN, 100, OLD_CODE), (CUBIN, 103, NEW_CODE), (CUBIN, 120, TEXT))
+        assert pruned(data, 100)[0].startswith(
+            fat_binary((CUBIN, 100, OLD_CODE), (CUBIN, 103, NEW_CODE))
+        )
+
+    def test_a_stripped_library_keeps_its_layout(self, tmp_path: Path) -> None:
         library = tmp_path / "lib.so"
         whole = shared_library(nv_fatbin=DEVICE_CODE, debug_info=b"D" * 100, text=OLD_CODE)
         library.write_bytes(whole)
-        code, debug = blankable(library, 90)
-        assert blank(library, [*code, *debug]) == len(OLD_CODE) + 2 * len(NEW_CODE) + 100
+        assert strip_library(library, 90) == (FREED_ON_HOPPER, 100)
         left = library.read_bytes()
         assert len(left) == len(whole)
         assert HOPPER_CODE in left
         assert TEXT in left
         assert b"DDDD" not in left
-        assert left.count(OLD_CODE) == 1, "the CPU's code isn't a fat binary"
-        assert blankable(library, 90) == (code, debug)
+        assert left.count(OLD_CODE) == 2, "the CPU's code, and the only entry of a container"
 
     @pytest.mark.parametrize("content", [b"", b"no library", b"\x7fELF", b"\x7fELF\x02\x01" * 40])
-    def test_what_is_no_library_has_nothing_that_can_go(
-        self, content: bytes, tmp_path: Path
-    ) -> None:
+    def test_what_is_no_library_is_not_changed(self, content: bytes, tmp_path: Path) -> None:
         file = tmp_path / "lib.so"
         file.write_bytes(content)
-        assert blankable(file, 90) == ([], [])
+        assert strip_library(file, 90) == (0, 0)
+        assert file.read_bytes() == content
 
     @given(st.binary(max_size=400), st.integers(0, 300))
-    def test_a_cut_or_garbled_fat_binary_never_points_outside(self, junk: bytes, cut: int) -> None:
+    def test_a_cut_or_garbled_fat_binary_is_left_alone_or_stays_one(
+        self, junk: bytes, cut: int
+    ) -> None:
         for data in (junk, DEVICE_CODE[:cut] + junk, fat_binary((CUBIN, 80, junk))[:-1] + junk):
-            for span in foreign_code(data, 90):
-                assert isinstance(span, Span)
-                assert 0 <= span.start <= span.start + span.size <= len(data)
+            made, freed = pruned(data, 90)
+            assert len(made) == len(data)
+            assert 0 <= freed < max(len(data), 1)
+            assert pruned(made, 90)[1] == 0
+
+    @given(st.lists(st.tuples(st.sampled_from([PTX, CUBIN]), st.sampled_from([80, 90, 100]),
+                              st.binary(max_size=9)), min_size=1))  # fmt: skip
+    def test_all_that_a_gpu_can_load_stays_in_order(
+        self, entries: list[tuple[int, int, bytes]]
+    ) -> None:
+        kept = [entry for entry in entries if entry[0] == PTX or entry[1] == 90]
+        kept = kept or [min(entries, key=lambda entry: len(entry[2]))]
+        assert pruned(fat_binary(*entries), 90)[0].startswith(fat_binary(*kept))
 
 
 class TestParts:
@@ -353,7 +376,7 @@ class TestStripping:
         assert counted == {
             ("vllm/vllm-rs", 1, 500, False),
             ("*.a", 1, 70, False),
-            ("site/vllm/_C.abi3.so", 1, len(OLD_CODE) + 2 * len(NEW_CODE), True),
+            ("site/vllm/_C.abi3.so", 1, FREED_ON_HOPPER, True),
             ("site/vllm/_C.abi3.so", 1, 10, True),
         }
         blanked = {e.size: e.reason for e in made.stripped if e.blanked}
