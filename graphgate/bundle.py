@@ -45,7 +45,7 @@ def bundle(
     ] = None,
     caches: Annotated[
         Path | None,
-        typer.Option("--caches", help="JIT caches of an earlier run: a folder, or a tar of it."),
+        typer.Option("--caches", help="A GraphGate cache with compiled kernels, or a tar of it."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:

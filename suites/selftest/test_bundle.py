@@ -31,7 +31,6 @@ from fixtures.bundle.resolution import Resolution, Resolved
 from fixtures.bundle.rules import Rules, read_rules
 from fixtures.bundle.target import Target
 from fixtures.bundle.unpack import Strip
-from fixtures.doctor.caches import jit_caches
 from fixtures.errors import ConfigError, InfraError
 from graphgate import cli
 from suites.selftest.wheels import pip_sees_only, pip_without_network, write_wheel
@@ -436,8 +435,10 @@ def has(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory, shelf: Path, has: Path) -> Path:
     """The folder of a bundle with JIT caches; made once, as each takes pip several seconds."""
     caches = tmp_path_factory.mktemp("kept")
-    (caches / "triton").mkdir(parents=True)
-    (caches / "triton" / "kernel.cubin").write_bytes(b"compiled")
+    for version in ("1.2.3", "1.2.4"):
+        folder = caches / "jit" / f"vllm-{version}-0123abcd" / "triton"
+        folder.mkdir(parents=True)
+        (folder / "kernel.cubin").write_bytes(b"compiled")
     out = tmp_path_factory.mktemp("bundle") / "out"
     told = bundle(out, has, "--part-size", "400kB", "--json", "--caches", str(caches))
     assert told == (out / MANIFEST_FILE).read_text() + "\n"
@@ -467,7 +468,9 @@ def unpack(out: Path) -> subprocess.CompletedProcess[str]:
     line = Manifest.read_json(out / MANIFEST_FILE).unpack
     asked = "import vllm, tiny, marked, json, fixtures; print(json.dumps([vllm.__file__, "
     asked += "tiny.VERSION, fixtures.__path__[0]]))"
-    return in_bash(f"{line} && python -c '{asked}' && graphgate --help", out)
+    return in_bash(
+        f"{line} && python -c '{asked}' && echo cache=$GRAPHGATE_CACHE && graphgate --help", out
+    )
 
 
 class TestEndToEnd:
@@ -498,7 +501,9 @@ class TestEndToEnd:
         assert version == "2.1"
         assert Path(sources) == root / "src/fixtures"
         assert "doctor" in done.stdout
-        assert (root / "caches/triton/kernel.cubin").read_bytes() == b"compiled"
+        kept = [path.relative_to(root / "cache/jit") for path in root.rglob("kernel.cubin")]
+        assert kept == [Path("vllm-1.2.3-0123abcd/triton/kernel.cubin")]
+        assert f"cache={root}/cache" in done.stdout
 
         moved = tmp_path / "elsewhere"
         root.rename(moved)
@@ -524,7 +529,7 @@ class TestEndToEnd:
 
     def test_another_python_is_refused(self, tmp_path: Path) -> None:
         other = HERE.model_copy(update={"python": f"3.{sys.version_info.minor + 1}"})
-        write_activation(tmp_path, read_rules(), other, jit_caches())
+        write_activation(tmp_path, read_rules(), other)
         done = in_bash(". ./activate.sh && echo activated", tmp_path)
         assert done.returncode != 0
         assert f"this bundle is for Python {other.python}" in done.stderr
@@ -586,6 +591,11 @@ class TestBadInput:
         with pytest.raises(ConfigError, match=r"caches\.tar: the caches can't be taken"):
             make_bundle(request, tmp_path / "out")
         assert not list(tmp_path.rglob("evil"))
+
+    def test_caches_of_another_release(self, tmp_path: Path) -> None:
+        (tmp_path / "kept" / "jit" / "vllm-1.2.4-0123abcd").mkdir(parents=True)
+        with pytest.raises(ConfigError, match=r"holds no kernels of vLLM 1\.2\.3"):
+            make_bundle(self.request(caches=tmp_path / "kept"), tmp_path / "out")
 
     @pytest.mark.parametrize(
         ("options", "words"),

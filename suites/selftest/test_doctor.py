@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from fixtures.cells.axes import Tier
 from fixtures.cells.machine import Gpu, MachineProbe
-from fixtures.doctor.caches import CacheContents, JitCache, contents, jit_caches
+from fixtures.doctor.caches import CacheContents, contents, kept_caches
 from fixtures.doctor.findings import FINDINGS, State
 from fixtures.doctor.judge import (
     Diagnosis,
@@ -290,19 +290,36 @@ class TestTable:
 
 
 class TestCaches:
-    def test_they_lie_where_their_owner_puts_them(self) -> None:
-        by_name = {cache.name: cache for cache in jit_caches()}
-        moved = {"TRITON_CACHE_DIR": "/kept/triton", "FLASHINFER_WORKSPACE_BASE": "/kept/fi"}
-        assert by_name["triton"].place(moved) == Path("/kept/triton")
-        assert by_name["flashinfer"].place(moved) == Path("/kept/fi/.cache/flashinfer")
-        assert by_name["triton"].place({}) == Path.home() / ".triton/cache"
-
     def test_what_lies_there_is_counted(self, tmp_path: Path) -> None:
-        (tmp_path / "a").mkdir()
-        (tmp_path / "a" / "kernel").write_bytes(b"12345")
-        cache = JitCache(name="x", variable="X_DIR", default="~", holds="kernels")
-        assert contents(cache, {"X_DIR": str(tmp_path)}).size == 5
-        assert contents(cache, {"X_DIR": str(tmp_path / "none")}).files == 0
+        (tmp_path / "triton" / "a").mkdir(parents=True)
+        (tmp_path / "triton" / "a" / "kernel").write_bytes(b"12345")
+        found = contents(tmp_path / "triton")
+        assert (found.name, found.files, found.size) == ("triton", 1, 5)
+        assert contents(tmp_path / "none").files == 0
+
+    def test_without_a_vllm_there_are_none(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GRAPHGATE_PYTHON", str(tmp_path / "no-python"))
+        assert kept_caches(H200.machine) == ()
+
+    def test_those_of_the_installed_vllm_are_looked_at(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        info = tmp_path / "site" / "vllm-0.26.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.26.0\n")
+        (tmp_path / "site" / "vllm").mkdir()
+        (tmp_path / "site" / "vllm" / "__init__.py").write_text("")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+        monkeypatch.setenv("GRAPHGATE_CACHE", str(tmp_path / "cache"))
+        by_name = {cache.name: cache for cache in kept_caches(H200.machine)}
+        assert {"vllm", "triton", "tilelang", "deep_gemm", "flashinfer"} <= set(by_name)
+        kernel = Path(by_name["triton"].path) / "kernel.cubin"
+        kernel.parent.mkdir(parents=True)
+        kernel.write_bytes(b"123")
+        assert kernel.is_relative_to(tmp_path / "cache")
+        assert {c.name: c.files for c in kept_caches(H200.machine)}["triton"] == 1
 
 
 class TestThisMachine:
