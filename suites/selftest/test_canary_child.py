@@ -1,0 +1,79 @@
+"""The canary's child up to the engine, which needs a GPU: its plugin and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fixtures.cells.axes import Breakable, GraphMode, Tier
+from fixtures.cells.cell import Cell, CellKey, Resolution
+from fixtures.cells.spec import OBSERVATION_FILE, ChildSpec
+from fixtures.evidence.cellrun import Observation, RefusalKind
+from fixtures.source.environment import slim_python
+from fixtures.source.resolve import resolve
+
+ROOT = Path(__file__).resolve().parents[2]
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 128,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+}
+
+
+def observed(
+    folder: Path, engine: dict[str, object], environment: dict[str, str] | None = None
+) -> Observation:
+    """What the child of a canary cell leaves, run in the Python of the CPU tiers."""
+    key = CellKey(
+        model="llama", mode=GraphMode.NONE, breakable=Breakable.OFF, tier=Tier.CANARY, variant=None
+    )
+    cell = Cell(
+        key=key,
+        model={"config": LLAMA},
+        engine=engine,
+        expected=Resolution(mode=GraphMode.NONE, reason="a test of the child"),
+    )
+    spec = ChildSpec(cell=cell, attempt_dir=str(folder), source_version="0.33.0")
+    (folder / "spec.json").write_text(spec.to_json())
+    tree = resolve("0.33.0").python_path
+    done = subprocess.run(
+        [str(slim_python()), "-P", "-m", "fixtures.child.main", "--spec", "spec.json"],
+        cwd=folder,
+        env={
+            **os.environ,
+            **(environment or {}),
+            "PYTHONPATH": f"{ROOT}:{tree}",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return Observation.read_json(folder / OBSERVATION_FILE)
+
+
+def test_an_argument_that_vllm_does_not_know_is_refused_in_its_words(tmp_path: Path) -> None:
+    refusal = observed(tmp_path, {"max_modle_len": 64}).refusal
+    assert refusal is not None
+    assert refusal.kind is RefusalKind.CONFIG
+    assert "max_modle_len" in refusal.why
+    assert list((tmp_path / "probe").glob("frontend.*.json")), "the plugin proves that it loaded"
+
+
+@pytest.mark.parametrize("allowed", ["somebody_elses"])
+def test_a_plugin_that_is_not_loaded_is_the_nodes_fault_and_no_engine_starts(
+    tmp_path: Path, allowed: str
+) -> None:
+    refusal = observed(tmp_path, {}, {"VLLM_PLUGINS": allowed}).refusal
+    assert refusal is not None
+    assert refusal.kind is RefusalKind.INFRA
+    assert "graphgate_probe" in refusal.why
