@@ -26,6 +26,8 @@ from fixtures.errors import ConfigError
 from fixtures.evidence.node import GpuProcess, NodeReading
 from gates.verdict import ExitCode
 from graphgate import cli
+from graphgate.doctor import with_planted
+from graphgate.live import Live
 
 GPU = Gpu(uuid="GPU-1", name="NVIDIA H200", memory_gib=139.7, capability=(9, 0))
 READING = NodeReading(
@@ -374,6 +376,23 @@ class TestThisMachine:
         assert again.exit_code == ExitCode.ALLOW
         assert "contract  can run here" in again.stdout
         assert "canary    can't run here: gpu" in again.stdout
+
+    @pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="there is a GPU")
+    def test_a_fault_that_can_not_be_planted_is_told(self) -> None:
+        bare = H200.model_copy(update={"planted": None})
+        seen = with_planted(bare, Live())
+        assert seen.planted is not None
+        assert not seen.planted.named
+        made = diagnose(seen, load_checks())
+        assert state(made, "coredump")[0] is State.BROKEN
+        assert "INFRA" in state(made, "coredump")[1]
+
+    def test_none_is_planted_where_torch_can_not_use_the_gpu(self) -> None:
+        python = PYTHON.model_copy(update={"cuda_error": "driver too old"})
+        bare = H200.model_copy(update={"planted": None, "python": python})
+        seen = with_planted(bare, Live())
+        assert (seen.planted, seen.planted_not) == (None, "torch can't use the GPU")
+        assert with_planted(NO_GPU, Live()) == NO_GPU
 
     def test_a_recorded_gpu_of_no_use_ends_with_20_and_says_what_that_costs(
         self, tmp_path: Path
