@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import beta
-from scipy.stats import t as student
+import scipy  # its parts load when first used: scipy.stats alone takes a second
 
 
 class Count(NamedTuple):
@@ -31,14 +30,14 @@ def upper(count: Count, alpha: float) -> float:
     """One-sided upper Clopper-Pearson bound: the largest score that `count` does not refute."""
     if count.right >= count.n:
         return 1.0
-    return float(beta.ppf(1.0 - alpha, count.right + 1.0, count.n - count.right))
+    return float(scipy.stats.beta.ppf(1.0 - alpha, count.right + 1.0, count.n - count.right))
 
 
 def lower(count: Count, alpha: float) -> float:
     """One-sided lower Clopper-Pearson bound."""
     if count.right <= 0:
         return 0.0
-    return float(beta.ppf(alpha, count.right, count.n - count.right + 1.0))
+    return float(scipy.stats.beta.ppf(alpha, count.right, count.n - count.right + 1.0))
 
 
 def below_floor(count: Count, floor: float) -> float:
@@ -50,7 +49,7 @@ def below_floor(count: Count, floor: float) -> float:
         return 1.0
     if floor >= 1:
         return 0.0
-    return float(beta.sf(floor, count.right + 1.0, count.n - count.right))
+    return float(scipy.stats.beta.sf(floor, count.right + 1.0, count.n - count.right))
 
 
 def worth(counts: Sequence[tuple[int, int]], alpha: float) -> Count:
@@ -72,7 +71,7 @@ def worth(counts: Sequence[tuple[int, int]], alpha: float) -> Count:
     variance = questions / (questions - 1) * float((residual**2).sum()) / n**2
     independent = score * (1 - score) / n
     effect = max(1.0, variance / independent)
-    few = float(student.ppf(alpha, n - 1) / student.ppf(alpha, questions - 1)) ** 2
+    few = float(scipy.stats.t.ppf(alpha, n - 1) / scipy.stats.t.ppf(alpha, questions - 1)) ** 2
     size = min(n, max(1.0, n / effect * few))
     return Count(score * size, size)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its parts load when first used: scipy.stats alone takes a second
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 
 class Discordance(NamedTuple):
@@ -33,7 +33,7 @@ def mcnemar(b: int, c: int) -> float:
     """
     if b + c == 0:
         return 1.0
-    return float(binomtest(b, b + c, 0.5, alternative="greater").pvalue)
+    return float(scipy.stats.binomtest(b, b + c, 0.5, alternative="greater").pvalue)
 
 
 def sign_flip(differences: Sequence[int]) -> float:

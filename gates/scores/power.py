@@ -17,9 +17,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # its parts load when first used: scipy.stats alone takes a second
 from numpy.typing import NDArray
-from scipy.special import betaincinv
-from scipy.stats import binom, norm
 
 DRAWS = 2_000
 """Simulated runs for a design with repeats: a standard error of 0.9 points at a power of 80%."""
@@ -81,13 +80,15 @@ def detectable_drop(design: Design, power: float = 0.8) -> float | None:
 def floor_power(n: float, floor: float, score: float, alpha: float) -> float:
     """Probability that a true `score` is blocked by the test against `floor`."""
     most = _most_blocked(n, floor, alpha)
-    return float(binom.cdf(most, round(n), score)) if most >= 0 else 0.0
+    return float(scipy.stats.binom.cdf(most, round(n), score)) if most >= 0 else 0.0
 
 
 def detectable_score(n: float, floor: float, alpha: float, power: float = 0.8) -> float | None:
     """The highest true score that the floor blocks with `power`; None: it can't block at all."""
     most = _most_blocked(n, floor, alpha)
-    return float(betaincinv(most + 1, round(n) - most, 1 - power)) if most >= 0 else None
+    return (
+        float(scipy.special.betaincinv(most + 1, round(n) - most, 1 - power)) if most >= 0 else None
+    )
 
 
 def sign_flip_rejects(differences: NDArray[Any], alpha: float) -> NDArray[np.bool_]:
@@ -102,7 +103,7 @@ def sign_flip_rejects(differences: NDArray[Any], alpha: float) -> NDArray[np.boo
     width = int(totals.max(initial=0)) + 1
     if sizes.size * width > _BATCH:
         spread = np.sqrt((sizes.astype(float) ** 2).sum(axis=1))
-        p_values = norm.sf((lost - 1) / np.maximum(spread, 1e-12))
+        p_values = scipy.stats.norm.sf((lost - 1) / np.maximum(spread, 1e-12))
         return np.asarray((p_values <= alpha) & (lost > 0))
     tails = _positive_sums(sizes, width)[:, ::-1].cumsum(axis=1)[:, ::-1]
     p_values = tails[np.arange(len(lost)), (lost + totals) // 2]
@@ -130,19 +131,19 @@ def _mcnemar_power(design: Design, drop: float) -> float:
     if discordant <= 0:
         return 0.0
     pairs = np.arange(
-        int(binom.ppf(1e-12, design.n, discordant)),
-        int(binom.ppf(1 - 1e-12, design.n, discordant)) + 1,
+        int(scipy.stats.binom.ppf(1e-12, design.n, discordant)),
+        int(scipy.stats.binom.ppf(1 - 1e-12, design.n, discordant)) + 1,
     )
-    weights = binom.pmf(pairs, design.n, discordant)
-    least: NDArray[np.float64] = binom.isf(design.alpha, pairs, 0.5) + 1
-    return float((weights * binom.sf(least - 1, pairs, lost / discordant)).sum())
+    weights = scipy.stats.binom.pmf(pairs, design.n, discordant)
+    least: NDArray[np.float64] = scipy.stats.binom.isf(design.alpha, pairs, 0.5) + 1
+    return float((weights * scipy.stats.binom.sf(least - 1, pairs, lost / discordant)).sum())
 
 
 def _most_blocked(n: float, floor: float, alpha: float) -> int:
     """The largest number of right answers whose upper bound lies below the floor; -1: none."""
     size = round(n)
-    guess = int(binom.ppf(alpha, size, floor))
-    while guess >= 0 and binom.cdf(guess, size, floor) > alpha:
+    guess = int(scipy.stats.binom.ppf(alpha, size, floor))
+    while guess >= 0 and scipy.stats.binom.cdf(guess, size, floor) > alpha:
         guess -= 1
     return guess
 

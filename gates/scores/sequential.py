@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its parts load when first used: scipy.stats alone takes a second
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from gates.scores.paired import positive_sum
 
@@ -37,7 +37,7 @@ class Spending(StrEnum):
         """Alpha that may be spent in total up to `fraction` of the final sample."""
         if self is Spending.POCOCK:
             return alpha * math.log(1 + (math.e - 1) * fraction)
-        return float(2 * norm.sf(norm.isf(alpha / 2) / math.sqrt(fraction)))
+        return float(2 * scipy.stats.norm.sf(scipy.stats.norm.isf(alpha / 2) / math.sqrt(fraction)))
 
 
 class Look(NamedTuple):

@@ -38,6 +38,12 @@ def a_plan(folder: Path) -> Path:
     return folder / "plan.json"
 
 
+def test_a_verb_that_judges_no_score_waits_for_no_statistics() -> None:
+    told = "import sys; import graphgate.cli; print('scipy.stats' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("arguments", "code", "told"),
