@@ -21,6 +21,7 @@ from gates.parity.pattern import with_fault_class
 from gates.parity.rules import ParityRules
 from gates.parity.soundness import judge_controls, judge_finite
 from gates.parity.texts import judge_texts
+from gates.parity.told import tell_difference
 from gates.parity.words import finding
 from gates.verdict import Finding, Status
 
@@ -37,7 +38,8 @@ def judge_parity(
 ) -> tuple[Finding, ...]:
     """Findings on a cell's outputs; nothing where its tier asks for none and there are none.
 
-    A cell without a reference, which runs no graphs, is only held fit to be one.
+    A cell without a reference, which runs no graphs, is only held fit to be one. At the
+    score tier the scores decide, so differences are told there and block nothing.
     """
     if not _is_asked(run):
         return ()
@@ -46,12 +48,15 @@ def judge_parity(
         return (read,)
     outputs, blocks = read
     broken = judge_finite(blocks)
+    scored = run.cell.key.tier is Tier.SCORE
     if run.cell.reference is None:
-        return broken if broken else judge_controls(blocks, rules)
+        return broken if broken or scored else judge_controls(blocks, rules)
     others = _reference_blocks(run, reference, outputs, outputs_of)
     if isinstance(others, Finding):
         return (*broken, others)
-    return broken if broken else judge_blocks(blocks, others, rules)
+    if broken:
+        return broken
+    return tell_difference(blocks, others) if scored else judge_blocks(blocks, others, rules)
 
 
 def _is_asked(run: CellRun) -> bool:
@@ -118,7 +123,7 @@ def judge_blocks(tested: Blocks, reference: Blocks, rules: ParityRules) -> tuple
         elif _decides_exactly(pairs):
             found.append(judge_exact(check, pairs, padding.floor(), rules))
         else:
-            noisy += groups_of(check, pairs, padding, rules.padding_margin)
+            noisy += groups_of(check, pairs, padding)
     compared = with_fault_class((*found, *judge_noisy(noisy, rules)), checks)
     return (*judge_controls(reference, rules), *compared)
 

@@ -10,13 +10,14 @@ in the reference is the padding floor, for where the two ways of padding are not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from fixtures.cells.scenario import Kind
 from gates.parity.blocks import Block, Blocks, check_of
-from gates.parity.permutation import gap_between
+from gates.parity.permutation import Extent, extent_of, gap_between
 
 
 class Pair(NamedTuple):
@@ -48,16 +49,30 @@ class Difference(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """The gap in nats that fillers open in each filled block, after its number of repeats."""
+    """The gaps that fillers open in the reference, by kind and capture size."""
 
-    gaps: tuple[tuple[int, float], ...]
+    gaps: Mapping[tuple[Kind, int | None], Extent]
 
-    def floor(self, repeats: int = 1) -> float | None:
-        """The largest gap among blocks of at least so many repeats; None: there are none.
+    def floor(self) -> float | None:
+        """The widest gap in nats; None: the reference has no fillers."""
+        return max((gap.widest for gap in self.gaps.values()), default=None)
 
-        Noise opens gaps by chance, the wider the fewer the repeats: like is held against like.
+    def of(self, kind: Kind, capture_size: int | None) -> Extent:
+        """The largest gaps in steps of that kind, and of that graph where one is named.
+
+        Draining batches are decode steps like others. Where no such step has fillers, the
+        largest gaps of all.
         """
-        return max((gap for count, gap in self.gaps if count >= repeats), default=None)
+        kind = Kind.BATCH if kind is Kind.DRAIN else kind
+        alike = [
+            gap
+            for (own, size), gap in self.gaps.items()
+            if own is kind and capture_size in (None, size)
+        ] or list(self.gaps.values())
+        return Extent(
+            mean=max((gap.mean for gap in alike), default=0.0),
+            widest=max((gap.widest for gap in alike), default=0.0),
+        )
 
 
 def pairs_of(tested: Blocks, reference: Blocks) -> list[Pair]:
@@ -93,14 +108,22 @@ def _between(tested: Block, reference: Block) -> Difference:
     return Difference(float(per_row.max()), row, int((apart > 0).any(axis=1).sum()))
 
 
+def rows_apart(pair: Pair) -> np.ndarray:
+    """Each row's largest difference in nats from the nearer reference: float64[m]."""
+    tested = pair.tested.values
+    nearer: np.ndarray = np.min(
+        [np.abs(tested - block.values[:1]).max(axis=(0, 2)) for block in pair.references], axis=0
+    )
+    return nearer
+
+
 def padding_of(reference: Blocks) -> Padding:
     """What fillers do in the reference."""
-    return Padding(
-        tuple(
-            (len(block.values), float(gap_between(values_of(block), values_of(plain)).max()))
-            for block, plain in _filled_pairs(reference)
-        )
-    )
+    gaps: dict[tuple[Kind, int | None], list[np.ndarray]] = {}
+    for block, plain in _filled_pairs(reference):
+        key = block.scenario.kind, block.scenario.capture_size
+        gaps.setdefault(key, []).append(gap_between(values_of(block), values_of(plain)))
+    return Padding({key: extent_of(found) for key, found in gaps.items()})
 
 
 def _filled_pairs(reference: Blocks) -> Iterator[tuple[Block, Block]]:

@@ -29,16 +29,27 @@ class Unit(NamedTuple):
     tested: np.ndarray
 
 
-class Separation(NamedTuple):
-    """`p` of the test, the smallest `p` it could give, and the largest gap, with its place.
+class Extent(NamedTuple):
+    """Gaps or ranges in nats: the mean over all values (most of them may be 0), and the widest."""
 
-    `spread` is the mean range of a value within one cell. `unit` and `value` index the gap.
+    mean: float
+    widest: float
+
+    def beyond(self, floor: Extent) -> bool:
+        """Whether all values together, or one of them, lie further apart than the floor."""
+        return self.mean > floor.mean or self.widest > floor.widest
+
+
+class Separation(NamedTuple):
+    """`p` of the test, the smallest `p` it could give, and the gaps between the cells.
+
+    `spread` are the ranges of values within one cell. `unit` and `value` index the widest gap.
     """
 
     p: float
     least_p: float
-    gap: float
-    spread: float
+    gap: Extent
+    spread: Extent
     unit: int
     value: int
 
@@ -55,13 +66,13 @@ def separation(units: Sequence[Unit]) -> Separation:
         least_p *= (1 + (len(unit.reference) == len(unit.tested))) / len(scores)
     p = min(1.0, float(null[observed:].sum()))
     gaps = [gap_between(unit.reference, unit.tested) for unit in units]
-    widest = [float(gap.max(initial=0.0)) for gap in gaps]
-    unit_index = int(np.argmax(widest))
+    unit_index = int(np.argmax([gap.max(initial=0.0) for gap in gaps]))
+    ranges = [np.ptp(runs, axis=0) for unit in units for runs in unit if len(runs) > 1]
     return Separation(
         p=p,
         least_p=least_p,
-        gap=widest[unit_index],
-        spread=_spread(units),
+        gap=extent_of(gaps),
+        spread=extent_of(ranges),
         unit=unit_index,
         value=int(np.argmax(gaps[unit_index])),
     )
@@ -75,9 +86,12 @@ def gap_between(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return gap
 
 
-def _spread(units: Sequence[Unit]) -> float:
-    ranges = [np.ptp(runs, axis=0) for unit in units for runs in unit if len(runs) > 1]
-    return float(np.concatenate(ranges).mean()) if ranges else 0.0
+def extent_of(sizes: Sequence[np.ndarray]) -> Extent:
+    """The extent of all `sizes` together; of none, nothing."""
+    if not sizes:
+        return Extent(0.0, 0.0)
+    every = np.concatenate(sizes)
+    return Extent(float(every.mean()), float(every.max()))
 
 
 def _scores(unit: Unit) -> np.ndarray:

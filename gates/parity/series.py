@@ -14,7 +14,7 @@ import numpy as np
 from fixtures.cells.scenario import Arms, Kind
 from fixtures.evidence.outputs import Outputs
 from gates.parity.blocks import Block, blocks_of
-from gates.parity.pairs import Pair, pairs_of
+from gates.parity.pairs import pairs_of, rows_apart
 
 
 class Series(NamedTuple):
@@ -40,22 +40,13 @@ def series_of(outputs: Outputs, reference: Outputs) -> Series | None:
     for pair in pairs_of(blocks_of(outputs, Arms.ALL), blocks_of(reference, Arms.REFERENCE)):
         if pair.tested.scenario.kind is Kind.FREE_TEXT:
             continue
-        _raise_by_step(apart, pair.tested, _apart(pair))
+        _raise_by_step(apart, pair.tested, rows_apart(pair))
         for block in pair.references:
             _raise_by_step(band, block, np.ptp(block.values, axis=0).max(axis=1))
     steps = sorted(apart)
     if not np.isfinite([*apart.values(), *band.values()]).all():
         return None
     return Series(tuple(apart[step] for step in steps), tuple(band[step] for step in steps))
-
-
-def _apart(pair: Pair) -> np.ndarray:
-    """Each row's largest difference from the nearer reference."""
-    tested = pair.tested.values
-    nearer: np.ndarray = np.min(
-        [np.abs(tested - block.values[:1]).max(axis=(0, 2)) for block in pair.references], axis=0
-    )
-    return nearer
 
 
 def _raise_by_step(largest: dict[int, float], block: Block, values: np.ndarray) -> None:
