@@ -49,7 +49,7 @@ def judge_graphs(run: CellRun, graphs_of: GraphsOf) -> tuple[Finding, ...]:
 
 
 def judge_audit(audit: CaptureAudit, harmless: Harmless) -> tuple[Finding, ...]:
-    """Findings on one record, or one PASS that says how far it reaches."""
+    """Findings on one record, or one PASS that says how far it reaches; none without graphs."""
     found = (
         *judge_states(audit, harmless),
         *judge_nodes(audit, harmless),
@@ -57,7 +57,8 @@ def judge_audit(audit: CaptureAudit, harmless: Harmless) -> tuple[Finding, ...]:
         *judge_inputs(audit, harmless),
         *judge_frozen(audit, harmless),
     )
-    return found or (_passed(audit, harmless),)
+    graphs = any(trace.kind == "graph" for trace in audit.traces)
+    return found or ((_passed(audit, harmless),) if graphs or audit.states else ())
 
 
 def _passed(audit: CaptureAudit, harmless: Harmless) -> Finding:
@@ -68,7 +69,11 @@ def _passed(audit: CaptureAudit, harmless: Harmless) -> Finding:
     why = (
         f"{len(graphs)} graphs with {kernels} launches: {len(diffs(audit, harmless))} launch what "
         f"a pass with fresh state does; {seen.direct} pointers and {seen.embedded} words in "
-        f"structs stay in live memory; {len(audit.replays)} replays and {live} traced steps need "
-        "nothing that was not captured"
+        "structs stay in memory that is theirs; "
+    )
+    why += (
+        f"{len(audit.replays)} replays and {live} traced steps need nothing that was not captured"
+        if audit.replays
+        else "no replay was looked at"
     )
     return Finding(gate=Gate.AUDIT, check="graphs", status=Status.PASS, n=len(graphs), why=why)

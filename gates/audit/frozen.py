@@ -9,6 +9,7 @@ said, and then which launch it would change.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from fixtures.evidence.audit import CaptureAudit, Node, Trace
 from fixtures.evidence.contract import Descriptor
 from gates.audit.harmless import Check, Harmless
+from gates.audit.instances import told_apart
 from gates.audit.nodes import shape_of
 from gates.audit.pointers import MemoryMap, settled_memory
 from gates.audit.words import INPUTS, failed, graph_name, kernel_name, some
@@ -80,12 +82,11 @@ def judge_frozen(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]:
         return
     worst = max(bad, key=lambda step: max(live - was for was, live in step.scalars.values()))
     scalars = some([f"{n} {was} (step: {now})" for n, (was, now) in worst.scalars.items()], 4)
-    first = sorted(worst.frozen, key=lambda one: not one.named)
+    told = _grouped(worst.frozen)
     graphs = dict.fromkeys(graph_name(step.graph) for step in bad)
     why = (
-        f"{len(graphs)} graphs were replayed for steps that need more than was captured. "
-        f"{graph_name(worst.graph)} was captured with {scalars}; an eager pass of the step would "
-        f"launch otherwise: {some([f'{one.kernel}: {one.why}' for one in first], 3)}"
+        f"frozen at capture: {scalars}, in {len(graphs)} graphs. For a step of "
+        f"{graph_name(worst.graph)}, an eager pass launches otherwise: {some(told)}"
     )
     yield failed(
         "frozen-argument",
@@ -95,8 +96,17 @@ def judge_frozen(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]:
         n=sum(trace.kind == "live" for trace in audit.traces),
         measured=f"{len(worst.frozen)} launches differ",
         limit="0 launches",
-        evidence=tuple(f"{one.kernel}: {one.why}" for one in first[:8]),
+        evidence=tuple(told[:8]),
     )
+
+
+def _grouped(found: tuple[Frozen, ...]) -> list[str]:
+    """Each difference once, with its number of launches; named ones first."""
+    counts = Counter(found)
+    return [
+        f"{one.kernel}: {one.why}" + (f" ({n} launches)" if n > 1 else "")
+        for one, n in sorted(counts.items(), key=lambda pair: not pair[0].named)
+    ]
 
 
 def _key(trace: Trace) -> tuple[str, Descriptor, int]:
@@ -120,6 +130,11 @@ def _compare(
                 yield Frozen(kernel_name(audit, what), f"only the {side} launches it", False)
             continue
         name = kernel_name(audit, node)
+        if node.kernel != other.kernel:
+            yield Frozen(
+                name, f"the step needs another instantiation: {_apart(audit, node, other)}", False
+            )
+            continue
         skipped = noise.get(at, frozenset())
         yield from _arguments(audit, name, node, other, skipped, scalars, is_address)
         if node.grid != other.grid and any(
@@ -131,13 +146,19 @@ def _compare(
 def _aligned(
     audit: CaptureAudit, graph: Trace, live: Trace
 ) -> Iterator[tuple[int, Node | None, Node | None]]:
-    """Nodes of both in order, matched by kernel; the number is the graph node's."""
+    """Nodes of both in order, matched by kernel; the number is the graph node's.
+
+    Two instantiations of one template are matched where they stand in each other's place.
+    """
     mine = [node for node in graph.nodes if node.kernel is not None]
     theirs = [node for node in live.nodes if node.kernel is not None]
     names = [[(node.kernel, node.block) for node in side] for side in (mine, theirs)]
     matcher = SequenceMatcher(None, names[0], names[1], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
-        if tag == "equal":
+        alike = tag == "replace" and [kernel_name(audit, x) for x in mine[a:b]] == [
+            kernel_name(audit, x) for x in theirs[c:d]
+        ]
+        if tag == "equal" or alike:
             yield from ((a + i, mine[a + i], theirs[c + i]) for i in range(b - a))
         else:
             yield from ((i, mine[i], None) for i in range(a, b))
@@ -151,8 +172,14 @@ def _noise(audit: CaptureAudit, graph: Trace, fresh: Trace | None) -> dict[int, 
     return {
         at: frozenset(_differing(node, other))
         for at, node, other in _aligned(audit, graph, fresh)
-        if node is not None and other is not None
+        if node is not None and other is not None and node.kernel == other.kernel
     }
+
+
+def _apart(audit: CaptureAudit, node: Node, other: Node) -> str:
+    if node.kernel is None or other.kernel is None:
+        return "another one"
+    return told_apart(audit.kernels[node.kernel].name, audit.kernels[other.kernel].name)
 
 
 def _differing(node: Node, other: Node) -> Iterator[int]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fixtures.evidence.audit import CaptureAudit, Node, Trace
 from fixtures.evidence.contract import Descriptor
 from gates.audit.harmless import Check, Harmless
-from gates.audit.words import CAPTURE, failed, graph_name, kernel_name, some
+from gates.audit.words import CAPTURE, by_fact, failed, graph_name, kernel_name, some
 from gates.verdict import FaultClass, Finding
 
 _MEMORY = frozenset({"memset", "memcpy"})
@@ -64,10 +64,10 @@ def judge_nodes(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]:
         (
             Check.MISSING,
             "C",
-            "an eager pass with fresh attention state launches, the graph does not",
+            "launched by a pass with fresh attention state, not by the graph",
         ),
-        (Check.EXTRA, "C", "the graph launches, an eager pass with fresh attention state does not"),
-        (Check.SHAPE, "D", "the graph launches in another shape than an eager pass"),
+        (Check.EXTRA, "C", "launched by the graph, not by a pass with fresh attention state"),
+        (Check.SHAPE, "D", "launched by the graph in another shape than by an eager pass"),
     ):
         yield from _finding(check, fault_class, text, wrong, len(found))
 
@@ -91,7 +91,7 @@ def _finding(
             continue
         graphs = list(dict.fromkeys(graph_name(diff.graph) for diff, _ in hits))
         kernels = some([_told(one) for _, one in hits], 6)
-        why = f"{len(graphs)} of {n} graphs (first: {graphs[0]}): {text}: {kernels}"
+        why = f"{kernels}: {text}; in {len(graphs)} of {n} graphs, first {graphs[0]}"
         yield failed(
             f"{check}-{'memory-operations' if memory else 'kernels'}",
             "L" if memory else fault_class,
@@ -100,7 +100,7 @@ def _finding(
             n=n,
             measured=f"{len(graphs)} graphs",
             limit="0 graphs",
-            evidence=tuple(f"{graph_name(diff.graph)}: {_told(one)}" for diff, one in hits[:8]),
+            evidence=by_fact((_told(one), graph_name(diff.graph)) for diff, one in hits),
         )
 
 

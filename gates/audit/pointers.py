@@ -5,6 +5,8 @@ Owns following each address from the end of its capture to the later checkpoints
 A graph's temporaries lie in its pool and are free again when the capture ends: the pool keeps
 them for the graphs that share it, and every replay writes them before it reads them. So memory
 of a pool counts only where the graph did not make it: what was live before its pass was prepared.
+Records of version 1 can't tell that (see Block.older), so there all memory of pools is taken as
+the graph's own.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fixtures.evidence.arguments import Word, words
-from fixtures.evidence.audit import Block, CaptureAudit, Checkpoint, Trace
+from fixtures.evidence.audit import Block, CaptureAudit, Checkpoint, Event, Trace
 from gates.audit.harmless import Check, Harmless
-from gates.audit.words import CAPTURE, failed, graph_name, kernel_name, some
+from gates.audit.words import CAPTURE, by_fact, failed, graph_name, kernel_name, some
 from gates.verdict import Finding
 
 _FREES = ("free_requested", "free_completed", "segment_free", "segment_unmap")
@@ -65,11 +67,12 @@ def judge_pointers(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]
     graphs = dict.fromkeys(one.graph for one in found)
     where = f"a word in struct argument {first.word.parameter}" if first.word.embedded else ""
     where = where or f"argument {first.word.parameter}"
+    others = [one.kernel for one in found if one.kernel != first.kernel]
     why = (
-        f"{len(graphs)} graphs hold addresses of memory that is no longer theirs: in "
-        f"{first.graph}, {where} of {first.kernel} points at {first.block.size} bytes that "
-        f"{first.why}{first.history}; kernels: {some([one.kernel for one in found], 6)}"
+        f"{where} of {first.kernel} points at {first.block.size} bytes that {first.why}"
+        f"{first.history}; so in {len(graphs)} graphs, first {first.graph}"
     )
+    why += f"; other kernels: {some(others)}" if others else ""
     yield failed(
         "dangling-pointer",
         "B",
@@ -78,13 +81,14 @@ def judge_pointers(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]
         n=sum(coverage(audit)),
         measured=f"{len(direct)} pointers, {len(found) - len(direct)} words in structs",
         limit="0 pointers",
-        evidence=tuple(_told(one) for one in found[:8]),
+        evidence=by_fact((_told(one), one.graph) for one in found),
     )
 
 
 def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
     """Every address that lay in memory when its capture ended and lost it later, once each."""
     later = [MemoryMap(checkpoint) for checkpoint in audit.checkpoints if checkpoint.traces is None]
+    tells_older = audit.schema_version > 1
     for trace, settled in settled_memory(audit):
         seen: set[int] = set()
         for kernel, word in _trace_words(audit, trace):
@@ -92,12 +96,12 @@ def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
             if block is None or word.value in seen:
                 continue
             seen.add(word.value)
-            lost = _lost(trace, word.value, block, later)
+            own = bool(block.pool) and not (tells_older and block.older and block.state == "live")
+            lost = _lost(trace, word.value, block, later, own)
             if lost is not None:
                 why, last = lost
-                yield Dangling(
-                    graph_name(trace), kernel, word, block, why, _history(trace, last or block)
-                )
+                history = _history(trace, word.value, block, last or block)
+                yield Dangling(graph_name(trace), kernel, word, block, why, history)
 
 
 def coverage(audit: CaptureAudit) -> Coverage:
@@ -128,10 +132,12 @@ def _trace_words(audit: CaptureAudit, trace: Trace) -> Iterator[tuple[str, Word]
 
 
 def _lost(
-    trace: Trace, address: int, block: Block, later: list[MemoryMap]
+    trace: Trace, address: int, block: Block, later: list[MemoryMap], own: bool
 ) -> tuple[str, Block | None] | None:
-    """Since when the memory at `address` is no longer what the graph was captured with."""
-    own = bool(block.pool) and not (block.older and block.state == "live")
+    """Since when the memory at `address` is no longer what the graph was captured with.
+
+    `own`: it is the graph's to reuse, so that only memory which no longer exists is lost.
+    """
     if not block.pool and block.state == "freed":
         return "was free already when the capture ended", block
     for memory in later:
@@ -142,24 +148,40 @@ def _lost(
             continue
         if now.state == "freed":
             return f"had been freed at checkpoint {memory.name}", now
-        given = (now.start, now.size) != (block.start, block.size) or _freed_since(trace, now)
+        same = (now.start, now.size) == (block.start, block.size)
+        given = not same or _freed_since(trace, address, now)
         if given:
             return f"had been freed and given away at checkpoint {memory.name}", now
     return None
 
 
-def _freed_since(trace: Trace, block: Block) -> bool:
-    return any(e.action in _FREES and e.time > trace.captured_at for e in block.events)
+def _freed_since(trace: Trace, address: int, block: Block) -> bool:
+    return any(
+        e.action in _FREES and e.time > trace.captured_at and _is_of(e, address)
+        for e in block.events
+    )
 
 
-def _history(trace: Trace, block: Block) -> str:
-    """Who freed it and who has it now, where torch recorded that."""
-    after = [event for event in block.events if event.time > trace.captured_at and event.by]
-    told = [f"{event.action} by {event.by}" for event in after[-3:]]
-    return f" ({'; '.join(told)})" if told else ""
+def _history(trace: Trace, address: int, block: Block, now: Block) -> str:
+    """Who freed it and who has it now, where torch recorded that.
+
+    Before version 2 events had no address: those of a block that has grown may be another's.
+    """
+    grown = (now.start, now.size) != (block.start, block.size)
+    told = [
+        f"{event.action} by {event.by}"
+        for event in now.events
+        if event.time > trace.captured_at and event.by and _is_of(event, address)
+        if event.start or not grown
+    ]
+    return f" ({'; '.join(dict.fromkeys(told[-3:]))})" if told else ""
+
+
+def _is_of(event: Event, address: int) -> bool:
+    return not event.start or event.start <= address < event.start + max(event.size, 1)
 
 
 def _told(one: Dangling) -> str:
     place = f"argument {one.word.parameter}"
     place += f" + {one.word.offset} bytes" if one.word.embedded else ""
-    return f"{one.graph}: {one.kernel}, {place}: {one.why}{one.history}"
+    return f"{one.kernel}, {place}: {one.why}{one.history}"

@@ -22,17 +22,16 @@ def judge_states(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]:
     for mode in dict.fromkeys(state.descriptor.mode for state, _ in bad):
         of_mode = [(state, fields) for state, fields in bad if state.descriptor.mode == mode]
         state, fields = of_mode[0]
-        shared = some([f"{class_name(one.type)}" for one in state.shared]) or "no object"
+        shared = some([class_name(one.type) for one in state.shared])
         backends = list(dict.fromkeys(class_name(field.backend) for field in fields))
         whose = some(backends or [class_name(name) for name in state.backends])
-        names = some([_named(field) for field in fields], 6) or "no lazily filled field"
+        names = some([_named(field) for field in fields], 6)
         total = sum(state.descriptor.mode == mode for state in audit.states)
-        why = (
-            f"{mode}: {len(of_mode)} of {total} descriptors (first: {state.descriptor}) were "
-            f"captured with attention state that warm-up had filled. Backend: {whose}. Already "
-            f"filled when capture began: {names}. Objects in common: {shared}. What is done on "
-            "first use is then missing from the graph"
-        )
+        why = "captured with warm-up's attention state, so that what is done on first use is not "
+        why += f"in the graph: {len(of_mode)} of {total} descriptors, first {state.descriptor}. "
+        why += f"Backend: {whose}"
+        why += f". Filled already when capture began: {names}" if names else ""
+        why += f". Objects of both passes: {shared}" if shared else ""
         yield failed(
             "warm-state",
             "C",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fixtures.evidence.audit import CaptureAudit, Node, Trace
 from fixtures.triage.demangle import short_name
@@ -35,6 +35,14 @@ def some(names: Sequence[str], most: int = 3) -> str:
     told = list(dict.fromkeys(names))
     rest = f" and {len(told) - most} more" if len(told) > most else ""
     return ", ".join(told[:most]) + rest
+
+
+def by_fact(found: Iterable[tuple[str, str]], most: int = 8) -> tuple[str, ...]:
+    """(fact, graph) pairs as evidence: each fact once, with the graphs that it holds in."""
+    graphs: dict[str, list[str]] = {}
+    for fact, graph in found:
+        graphs.setdefault(fact, []).append(graph)
+    return tuple(f"{fact}: in {some(names, 2)}" for fact, names in list(graphs.items())[:most])
 
 
 def failed(
