@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fixtures.cells.cell import CellKey, Plan
+from fixtures.cells.cell import CellKey, Name, Omission, Plan
 from fixtures.errors import ConfigError
 from fixtures.schema import SCHEMA_VERSION, Record
+from gates.drift import Drift
 
 
 class SelectedCell(Record):
@@ -26,10 +27,18 @@ class Selection(Record):
     schema_version: int = SCHEMA_VERSION
     why: str = Field(min_length=1)
     cells: tuple[SelectedCell, ...] = ()
+    left_out: tuple[Omission, ...] = ()
+    """What is planned and the change can't affect."""
+    hardware_tiers_due: tuple[Name, ...] = ()
+    """Models with a change that a GPU must judge."""
+    drift: Drift | None = None
+    """The capture contracts, where they were compared."""
 
 
 def selected(plan: Plan, selection: Selection) -> Plan:
     """`plan` with the selected cells and their references, in the plan's order.
+
+    What was left out becomes its omissions, and its models with a GPU due are the selection's.
 
     Raises:
         ConfigError: a selected cell is not planned; it would be lost without a word.
@@ -48,4 +57,13 @@ def selected(plan: Plan, selection: Selection) -> Plan:
         if (reference := cells[str(one.key)].reference) is not None:
             wanted.add(str(reference))
     kept = tuple(cell for key, cell in cells.items() if key in wanted)
-    return plan.model_copy(update={"cells": kept})
+    models = {cell.key.model for cell in kept}
+    return plan.model_copy(
+        update={
+            "cells": kept,
+            "omissions": (*plan.omissions, *selection.left_out),
+            "hardware_tiers_due": tuple(
+                name for name in selection.hardware_tiers_due if name in models
+            ),
+        }
+    )

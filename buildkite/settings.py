@@ -149,13 +149,16 @@ class PipelineKind(Record):
 
 
 class Fleet(Record):
-    """The GPUs of a node of the lanes, for planning on a machine that has none."""
+    """A node of the lanes with GPUs, for planning on a machine that is none."""
 
     gpu: str
     capability: tuple[int, int]
     """Compute capability, as (major, minor)."""
     memory_gib: float = Field(gt=0)
     gpus: int = Field(ge=1)
+    compiled: bool = False
+    """Whether the vLLM under test is installed there with its compiled extensions, also where
+    the plan names a release or a checkout. A shard looks before it runs (build_of)."""
 
     def as_machine(self) -> MachineProbe:
         """The probe that such a node would give."""
@@ -166,6 +169,18 @@ class Fleet(Record):
             capability=self.capability,
         )
         return MachineProbe(gpus=(card,) * self.gpus)
+
+
+class ChangedTree(Record):
+    """A pull request's vLLM: its checkout, and the branch of `remote` that it goes into.
+
+    `base_variable` is the variable of a build that names the branch. The text in it is a
+    stranger's: it is read by `graphgate affected`, and no shell sees it.
+    """
+
+    checkout: Text
+    base_variable: Annotated[str, StringConstraints(pattern="^[A-Z_][A-Z0-9_]*$")]
+    remote: Annotated[str, StringConstraints(pattern=r"^[\w.][\w.-]*$")] = "origin"
 
 
 class Checkpoint(Record):
@@ -187,6 +202,7 @@ class Settings(Record):
     plugins: dict[Name, Plugins] = Field(default_factory=dict)
     """Named for use through anchors; nothing reads them from here."""
     fleet: Fleet
+    changed_tree: ChangedTree | None = None
     checkpoints: dict[Name, Checkpoint] = Field(default_factory=dict)
     history: Text | None = None
     retry: tuple[Retry, ...]
@@ -212,6 +228,12 @@ class Settings(Record):
             for tier in kind.tiers:
                 if tier not in have:
                     raise ValueError(f"pipelines.{name} asks for {tier}, which has no lane")
+        return self
+
+    @model_validator(mode="after")
+    def _pull_requests_have_a_tree(self) -> Self:
+        if "pr" in self.pipelines and self.changed_tree is None:
+            raise ValueError("pipelines.pr needs changed_tree: where the checkout lies")
         return self
 
     def catalog_of(self, pipeline: str, catalog: Catalog) -> Catalog:

@@ -24,6 +24,8 @@ DIGEST_VARIABLE = "GRAPHGATE_SCHEDULE"
 COMMIT_VARIABLE = "GRAPHGATE_VLLM_COMMIT"
 """The commit of vLLM that was planned for, where it is one: what `setup` checks out."""
 
+SELECTION, DRIFT = "graphgate-affected.json", "graphgate-drift.json"
+"""What a pull request can affect, and its contract beside the merge base's; artefacts, too."""
 OUT = "graphgate-out"
 """Folder of a shard's evidence, in the job's working directory."""
 
@@ -75,21 +77,22 @@ def bootstrap_of(settings: Settings) -> dict[str, Any]:
 
 
 def plan_commands(settings: Settings, pipeline: str, *arguments: str) -> list[str]:
-    """Setup and the planning of one pipeline. vLLM is named by variables of the build.
+    """Setup and the planning of one pipeline.
 
-    A pull request's plan is cut down to the cells that it can affect, by the files that it
-    changes: `$GRAPHGATE_CHANGED` names a list of them, as `git diff --name-only` prints it.
+    A nightly's vLLM is named by `$GRAPHGATE_VLLM`, a variable of the build. A pull request's is
+    its checkout. Its plan is cut down to the cells that the change since the merge base can
+    affect, by its files and by the drift of the capture contract.
     """
     graphgate = shlex.join(settings.graphgate)
-    vllm = '--vllm "$GRAPHGATE_VLLM"'
-    plan = [f"{graphgate} pipeline {pipeline} {vllm}", *arguments]
-    commands = list(settings.setup)
-    if pipeline == "pr":
-        selection = "graphgate-affected.json"
-        changed = '--changed "$GRAPHGATE_CHANGED"'
-        commands.append(f"{graphgate} affected {vllm} {changed} --out {selection}")
-        plan.append(f"--selection {selection}")
-    return [*commands, " ".join(plan)]
+    if pipeline != "pr" or settings.changed_tree is None:
+        plan = [f'{graphgate} pipeline {pipeline} --vllm "$GRAPHGATE_VLLM"', *arguments]
+        return [*settings.setup, " ".join(plan)]
+    tree = settings.changed_tree
+    vllm = f"--vllm {shlex.quote(tree.checkout)}"
+    base = f"--base-variable {tree.base_variable} --remote {tree.remote}"
+    found = f"--drift {DRIFT} --out {SELECTION}"
+    plan = [f"{graphgate} pipeline pr {vllm} --selection {SELECTION}", *arguments]
+    return [*settings.setup, f"{graphgate} affected {vllm} {base} {found}", " ".join(plan)]
 
 
 def shard_commands(settings: Settings, lane: str) -> list[str]:
@@ -132,6 +135,7 @@ def _plan_step(settings: Settings, pipeline: str) -> Step:
         "if": is_pr if pipeline == "pr" else f"!({is_pr})",
         "commands": plan_commands(settings, pipeline, "--upload"),
         **_at(settings.plan, settings),
+        **({"artifact_paths": [SELECTION, DRIFT]} if pipeline == "pr" else {}),
     }
 
 

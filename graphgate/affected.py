@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json as json_text
+import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from buildkite.affected.changes import Changes, changes_since, listed_changes
+from buildkite.affected.changes import Changes, changes_since, fetched_branch, listed_changes
 from buildkite.affected.record import Affected
 from buildkite.affected.select import select
 from buildkite.affected.table import read_table
+from buildkite.planning import plan_for_fleet
 from buildkite.settings import DEFAULT_SETTINGS, read_settings
 from fixtures.cells.cell import Plan, Source
-from fixtures.cells.planner import plan
-from fixtures.cells.request import PlanRequest
 from fixtures.cells.sweeps import load_catalog
 from fixtures.errors import ConfigError, InfraError
 from fixtures.source.git import GitError, worktree
@@ -29,7 +30,7 @@ from graphgate.live import Live
 from reports.files import write_whole
 from reports.text import clean
 
-SWEEP = "pr"
+SWEEP = PIPELINE = "pr"
 _STDIN = "-"
 _SHOWN = 40
 
@@ -41,6 +42,14 @@ BaseRevision = Annotated[
     str | None,
     typer.Option("--base", help="The branch or commit that the changes are to be merged into."),
 ]
+BaseVariable = Annotated[
+    str | None,
+    typer.Option(
+        "--base-variable",
+        help="The environment variable that names that branch; it is fetched from --remote.",
+    ),
+]
+Remote = Annotated[str, typer.Option("--remote", help="The remote that has the branch.")]
 Changed = Annotated[
     str | None,
     typer.Option("--changed", help="A file that lists the changed paths instead, or - for stdin."),
@@ -55,6 +64,8 @@ def affected(
     *,
     vllm: Checkout = None,
     base: BaseRevision = None,
+    base_variable: BaseVariable = None,
+    remote: Remote = "origin",
     changed: Changed = None,
     drift: Annotated[
         Path | None,
@@ -83,15 +94,18 @@ def affected(
     """
     live = Live()
     source = resolve(vllm or None, live.step)
-    changes = changes_of(source, base, changed, out)
-    found = affected_by(changes, source)
-    if drift is not None and found.models:
-        compared = compare_contracts(source, changes, base_record, live)
+    if base_variable is not None:
+        base = _target(source, base_variable, remote, base)
+    changes = changes_of(source, base, changed, (out, drift))
+    found, compared = affected_by(changes, source), None
+    if drift is not None:
+        drift.unlink(missing_ok=True)
+        found, compared = with_contracts(found, source, changes, base_record, live)
+    if drift is not None and compared is not None:
         write_whole(drift, compared.to_json().encode())
-        found = found.with_drift(finding.why for finding in drift_findings(compared))
     if out is not None:
         made = Plan.read_json(plan_file) if plan_file else _pipeline_plan(settings, source)
-        write_whole(out, found.selection(made).to_json().encode())
+        write_whole(out, found.selection(made, compared).to_json().encode())
     if as_json:
         told = {name: found.reason(name) for name in found.models}
         typer.echo(json_text.dumps({**found.plain(), "why": found.why, "models": told}, indent=2))
@@ -99,10 +113,24 @@ def affected(
         show_affected(found, Console(highlight=False))
 
 
+def _target(source: Source, variable: str, remote: str, base: str | None) -> str:
+    """The commit that a build's variable names the branch of."""
+    branch = os.environ.get(variable)
+    if base is not None or not branch:
+        raise ConfigError(
+            "--base names another" if base else f"this build has no {variable}",
+            source="--base-variable",
+            remedy="let the build set it to the target branch, or use --base alone",
+        )
+    return fetched_branch(Path(source.python_path), remote, branch)
+
+
 def changes_of(
-    source: Source, base: str | None, changed: str | None, out: Path | None = None
+    source: Source, base: str | None, changed: str | None, ours: Iterable[Path | None] = ()
 ) -> Changes:
     """What changed in `source`: since the merge base with `base`, or as `changed` lists it.
+
+    What lies at or in the paths `ours` is our own output, and no change.
 
     Raises:
         ConfigError: neither or both were given, or they name nothing that can be compared.
@@ -115,7 +143,7 @@ def changes_of(
         )
     if changed is not None:
         return listed_changes(_read(changed))
-    return changes_since(Path(source.python_path), base or "", out)
+    return changes_since(Path(source.python_path), base or "", [path for path in ours if path])
 
 
 def _read(changed: str) -> str:
@@ -132,6 +160,24 @@ def affected_by(changes: Changes, source: Source) -> Affected:
     names = catalog.sweep(SWEEP).models
     table = read_table(tuple(catalog.models))
     return select(changes, source, table, {name: catalog.model(name) for name in names})
+
+
+def with_contracts(
+    found: Affected, source: Source, changes: Changes, record: Path | None, live: Live
+) -> tuple[Affected, Drift | None]:
+    """What is affected once the contracts are known, and both of them.
+
+    Where nothing is affected, or no merge base is known, none is recorded. Where one can't be
+    recorded, whatever the tree does to its capture may be the reason: every model is due, and
+    the cells' own verdicts tell.
+    """
+    if not found.models or (changes.base is None and record is None):
+        return found, None
+    try:
+        drift = compare_contracts(source, changes, record, live)
+    except (ConfigError, InfraError) as error:
+        return found.with_drift([f"it could not be recorded: {error}"]), None
+    return found.with_drift(finding.why for finding in drift_findings(drift)), drift
 
 
 def compare_contracts(source: Source, changes: Changes, record: Path | None, live: Live) -> Drift:
@@ -161,10 +207,7 @@ def _base_record(source: Source, changes: Changes, live: Live) -> ContractRecord
 
 def _pipeline_plan(settings: Path, source: Source) -> Plan:
     """The plan that `graphgate pipeline pr` makes with the same settings."""
-    read = read_settings(settings)
-    kind = read.pipeline(SWEEP)
-    request = PlanRequest(sweep=kind.sweep, tiers=kind.tiers)
-    return plan(request, source, read.fleet.as_machine(), load_catalog())
+    return plan_for_fleet(read_settings(settings), PIPELINE, source, load_catalog())
 
 
 def show_affected(found: Affected, console: Console) -> None:

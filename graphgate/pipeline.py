@@ -12,14 +12,13 @@ import typer
 from buildkite.agent import Agent
 from buildkite.costs import Costs, measured_costs
 from buildkite.exchange import publish
+from buildkite.planning import plan_for_fleet
 from buildkite.selection import Selection, selected
 from buildkite.settings import DEFAULT_SETTINGS, Settings, read_settings
 from buildkite.shards import Schedule, digest_of, shards_of
 from buildkite.steps import bootstrap_of, nothing_to_run, pipeline_of
 from buildkite.text import shown, to_yaml
 from buildkite.vllm import vllm_group
-from fixtures.cells.planner import plan
-from fixtures.cells.request import PlanRequest
 from fixtures.cells.sweeps import load_catalog
 from fixtures.source.resolve import resolve
 from gates.drift import Drift
@@ -52,7 +51,11 @@ SelectionFile = Annotated[
     Path | None, typer.Option("--selection", help="Run only these cells (`graphgate affected`).")
 ]
 DriftFile = Annotated[
-    Path | None, typer.Option("--drift", help="What changed in the contract: a drift.json.")
+    Path | None,
+    typer.Option(
+        "--drift",
+        help="What changed in the contract: a drift.json, in place of the selection's own.",
+    ),
 ]
 HistoryFile = Annotated[
     Path | None, typer.Option("--history", help="What cells cost; by default the settings' own.")
@@ -127,24 +130,21 @@ def _schedule(
     drift: Path | None,
     history: Path | None,
 ) -> Schedule:
-    kind = settings.pipeline(pipeline)
-    request = PlanRequest(sweep=kind.sweep, tiers=kind.tiers)
     source = resolve(vllm or None, Live().step)
-    catalog = settings.catalog_of(pipeline, load_catalog())
-    made = plan(request, source, settings.fleet.as_machine(), catalog)
-    omissions = tuple(one.as_omission() for one in kind.left_out)
-    made = made.model_copy(update={"omissions": (*made.omissions, *omissions)})
+    made = plan_for_fleet(settings, pipeline, source, load_catalog())
+    changed = Drift.read_json(drift) if drift is not None else None
     nothing = None
     if selection_file is not None:
         selection = Selection.read_json(selection_file)
         made = selected(made, selection)
         nothing = None if made.cells else selection.why
+        changed = changed or selection.drift
     return Schedule(
         pipeline=pipeline,
         settings=settings,
         plan=made,
         shards=shards_of(made, settings, _costs(settings, history)),
-        drift=Drift.read_json(drift) if drift is not None else None,
+        drift=changed,
         nothing=nothing,
     )
 

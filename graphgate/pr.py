@@ -8,17 +8,16 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from buildkite.affected.changes import Changes
 from buildkite.affected.record import Affected
 from buildkite.affected.words import affected_markdown, nothing_markdown, status_description
 from fixtures.cells.cell import Plan, Source
-from fixtures.errors import ConfigError, InfraError
+from fixtures.errors import ConfigError
 from fixtures.run.interrupt import terminate_as_interrupt
 from fixtures.run.outfolder import OutFolder
 from fixtures.run.runner import run_plan
-from fixtures.source.environment import child_environment
+from fixtures.source.environment import plan_environment
 from fixtures.source.resolve import resolve
-from gates.drift import Drift, drift_findings
+from gates.drift import Drift
 from gates.evidence import DRIFT_FILE
 from gates.verdict import Decision, Verdicts
 from graphgate.affected import (
@@ -29,8 +28,8 @@ from graphgate.affected import (
     Checkout,
     affected_by,
     changes_of,
-    compare_contracts,
     show_affected,
+    with_contracts,
 )
 from graphgate.judge import judge_into
 from graphgate.live import Live
@@ -70,7 +69,7 @@ def pr(
     """
     live = Live()
     source = resolve(vllm or None, live.step)
-    changes = changes_of(source, base, changed, out)
+    changes = changes_of(source, base, changed, [out])
     found = affected_by(changes, source)
     if not found.models:
         _nothing(found, source, out)
@@ -87,30 +86,13 @@ def pr(
     )
     try:
         with terminate_as_interrupt():
-            found, drift = _compared(found, source, changes, base_record, live)
+            found, drift = with_contracts(found, source, changes, base_record, live)
             show_affected(found, live.console)
             verdicts = _gate(found, drift, _narrowed(found, whole), out, jobs, live)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the finished cells are in {out}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     raise typer.Exit(int(verdicts.decision.exit_code))
-
-
-def _compared(
-    found: Affected, source: Source, changes: Changes, record: Path | None, live: Live
-) -> tuple[Affected, Drift | None]:
-    """What is affected once the contracts are known, and both of them.
-
-    Where one can't be recorded, whatever the tree does to its capture may be the reason: every
-    model is due, and the cells' own verdicts tell.
-    """
-    if changes.base is None and record is None:
-        return found, None
-    try:
-        drift = compare_contracts(source, changes, record, live)
-    except (ConfigError, InfraError) as error:
-        return found.with_drift([f"it could not be recorded: {error}"]), None
-    return found.with_drift(finding.why for finding in drift_findings(drift)), drift
 
 
 def _nothing(found: Affected, source: Source, out: Path) -> None:
@@ -146,7 +128,7 @@ def _gate(
     jobs: int | None,
     live: Live,
 ) -> Verdicts:
-    environment = child_environment(made.source, live.step)
+    environment = plan_environment(made, live.step)
     live.follow(run_plan(made, out, environment, jobs=jobs), len(made.cells))
     if drift is not None:
         write_whole(out / DRIFT_FILE, drift.to_json().encode())

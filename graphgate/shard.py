@@ -19,13 +19,15 @@ from buildkite.delivery import PARCELS, SUFFIX, Delivery
 from buildkite.exchange import fetch
 from buildkite.settings import Lane
 from buildkite.shards import Schedule, Shard
-from fixtures.cells.cell import Plan
+from fixtures.cells.axes import Tier
+from fixtures.cells.cell import Plan, Source
 from fixtures.cells.machine import probe_machine, usable_gpus
 from fixtures.errors import GraphGateError, InfraError
 from fixtures.run.interrupt import terminate_as_interrupt
 from fixtures.run.outfolder import PLAN_FILE
 from fixtures.run.runner import node_failed, run_plan
-from fixtures.source.environment import child_environment
+from fixtures.source.built import build_of
+from fixtures.source.environment import plan_environment
 from gates.evidence import LEDGER_FILE, Evidence
 from gates.verdict import Verdicts
 from graphgate.judge import VERDICTS_FILE, judge_into
@@ -34,6 +36,7 @@ from graphgate.options import Out, same_source
 from graphgate.report import ANNOTATION_FILE, HTML_FILE, JUNIT_FILE, report_into
 from reports.files import write_whole
 from reports.history.store import History
+from reports.markdown import plain
 
 _INTERRUPTED = 130
 _OUT = Path("graphgate-out")
@@ -48,7 +51,7 @@ def shard(lane: LaneName, out: Out = _OUT) -> None:
     if mine is None:
         typer.echo("nothing is planned for this shard")
         return
-    with _node_trusted(agent, schedule, job):
+    with _node_trusted(agent, schedule, mine, job):
         _require_gpus(schedule.settings.lanes[lane])
         todo = _todo(schedule, mine, job, agent)
         if not todo.cells:
@@ -89,17 +92,23 @@ def judge(out: Out = _OUT) -> None:
 
 
 @contextmanager
-def _node_trusted(agent: Agent, schedule: Schedule, job: Job) -> Iterator[None]:
-    """Where the node fails, its agent is paused, so that the retry goes to another one."""
+def _node_trusted(agent: Agent, schedule: Schedule, mine: Shard, job: Job) -> Iterator[None]:
+    """Where the node fails the build is told why, and its agent is paused.
+
+    So the retry goes to another one, and cells of which no evidence came are explained.
+    """
     try:
         yield
-    except InfraError:
+    except InfraError as error:
+        name = f"{schedule.settings.name}-{mine.name}"
+        with _only_told():
+            head = f"### GraphGate: INFRA in {mine.name}, try {job.retry}"
+            text = f"{head}\n\n{plain(str(error), 2000)}\n"
+            agent.annotate(text, style="warning", context=name)
         minutes = schedule.settings.pipeline(schedule.pipeline).pause_minutes
         if minutes:
             with _only_told():
-                agent.pause(
-                    minutes, f"GraphGate: the node failed in job {os.environ['BUILDKITE_JOB_ID']}"
-                )
+                agent.pause(minutes, f"GraphGate: the node failed in job {job.id}")
         raise
 
 
@@ -122,8 +131,8 @@ def _todo(schedule: Schedule, mine: Shard, job: Job, agent: Agent) -> Plan:
 
 def _run(todo: Plan, lane: Lane, delivery: Delivery, folder: Path) -> None:
     live = Live()
-    here = todo.model_copy(update={"source": same_source(todo.source, live.step)})
-    environment = child_environment(here.source, live.step)
+    here = todo.model_copy(update={"source": _source(todo, live)})
+    environment = plan_environment(here, live.step)
     try:
         with terminate_as_interrupt():
             events = delivery.along(run_plan(here, folder, environment, jobs=lane.jobs))
@@ -134,6 +143,13 @@ def _run(todo: Plan, lane: Lane, delivery: Delivery, folder: Path) -> None:
         delivery.rest()
     if node_failed(runs):
         raise InfraError("the node failed at a cell more often than the budget allows")
+
+
+def _source(todo: Plan, live: Live) -> Source:
+    """The planned vLLM as this node has it: compiled, where a cell starts an engine."""
+    here = same_source(todo.source, live.step)
+    engines = (c for c in todo.cells if c.key.tier is not Tier.CONTRACT and c.requirements.vllm)
+    return build_of(here) if any(engines) else here
 
 
 def _delivery(agent: Agent, schedule: Schedule, mine: Shard, job: Job, out: Path) -> Delivery:

@@ -6,15 +6,17 @@ Owns: the merge base and the list. Must not know: what a change means.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fixtures.errors import ConfigError
+from fixtures.errors import ConfigError, InfraError
 from fixtures.schema import Record
 from fixtures.source.git import GitError, commit_of, git
 
 _REGULAR = re.compile("^100(644|755)$")
 _ABSENT = "000000"
+_BASE = "refs/graphgate/base"
+"""Where a fetched target branch is kept: no branch of the user's moves."""
 
 
 class ChangedFile(Record):
@@ -32,11 +34,11 @@ class Changes(Record):
     files: tuple[ChangedFile, ...]
 
 
-def changes_since(root: Path, revision: str, ours: Path | None = None) -> Changes:
+def changes_since(root: Path, revision: str, ours: Iterable[Path] = ()) -> Changes:
     """What the tree at `root`, as it lies there, changes since its merge base with `revision`.
 
     Edits that nobody committed and new files that git doesn't ignore are changes too, but for
-    what lies in the folder `ours`: our own output.
+    what lies at or in the paths `ours`: our own output.
 
     Raises:
         ConfigError: this is no repository's root, or git knows no such revision or merge base.
@@ -55,6 +57,35 @@ def changes_since(root: Path, revision: str, ours: Path | None = None) -> Change
         ) from error
     files = {file.path: file for file in (*_new(root, new, ours), *_tracked(raw))}
     return Changes(base=base, files=tuple(files[path] for path in sorted(files)))
+
+
+def fetched_branch(root: Path, remote: str, branch: str) -> str:
+    """The commit that `branch` of `remote` is at now, in the repository at `root`.
+
+    Args:
+        root: the repository.
+        remote: a name that the settings or a person gave.
+        branch: a text of the build's. As part of a refspec it can be no option.
+
+    Raises:
+        ConfigError: this is no name of a branch.
+        InfraError: the branch can't be fetched.
+    """
+    name = f"refs/heads/{branch}"
+    try:
+        git(root, "check-ref-format", name)
+    except GitError as error:
+        raise ConfigError(
+            f"{branch[:200]!r} is no name of a branch",
+            source="--base-variable",
+            remedy="name the variable that holds the target branch of the pull request",
+        ) from error
+    try:
+        options = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+        git(root, "fetch", *options, "--", remote, f"+{name}:{_BASE}")
+        return commit_of(root, _BASE)
+    except GitError as error:
+        raise InfraError(f"{root}: {name} can't be fetched from {remote}: {error}") from error
 
 
 _PLAIN = ("--no-renames", "--no-ext-diff", "--no-textconv", "--no-abbrev")
@@ -91,9 +122,9 @@ def _tracked(raw: str) -> Iterator[ChangedFile]:
             yield ChangedFile(path=next(fields, ""), special=special)
 
 
-def _new(root: Path, listing: str, ours: Path | None) -> Iterator[ChangedFile]:
-    own = ours.resolve() if ours else None
+def _new(root: Path, listing: str, ours: Iterable[Path]) -> Iterator[ChangedFile]:
+    own = [path.resolve() for path in ours]
     for path in listing.split("\0"):
         here = root.resolve() / path
-        if path and not (own and here.is_relative_to(own)):
+        if path and not any(here.is_relative_to(one) for one in own):
             yield ChangedFile(path=path, special=here.is_symlink())

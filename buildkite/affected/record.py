@@ -12,6 +12,7 @@ from buildkite.selection import SelectedCell, Selection, selected
 from fixtures.cells.cell import Name, Omission, Plan
 from fixtures.errors import ConfigError
 from fixtures.schema import SCHEMA_VERSION, Record
+from gates.drift import Drift
 
 
 class FileEffect(Record):
@@ -92,8 +93,8 @@ class Affected(Record):
         """The same after the capture contracts were compared."""
         return self.model_copy(update={"drift": tuple(changes)})
 
-    def selection(self, plan: Plan) -> Selection:
-        """The cells of `plan` to run, each with its reason.
+    def selection(self, plan: Plan, drift: Drift | None = None) -> Selection:
+        """The cells of `plan` to run, each with its reason; `drift` where it was compared.
 
         Raises:
             ConfigError: the plan is about another tree.
@@ -111,24 +112,22 @@ class Affected(Record):
             for cell in plan.cells
             if cell.key.model in told
         )
-        return Selection(why=self.why, cells=cells)
+        planned = sorted({(cell.key.tier, cell.key.model) for cell in plan.cells})
+        return Selection(
+            why=self.why,
+            cells=cells,
+            left_out=tuple(
+                Omission(tier=tier, model=name, reason="no changed file can affect it")
+                for tier, name in planned
+                if name not in self.models
+            ),
+            hardware_tiers_due=self.hardware_due,
+            drift=drift,
+        )
 
     def narrowed(self, plan: Plan) -> Plan:
         """`plan` without the models that no change can affect, which become omissions."""
-        kept = selected(plan, self.selection(plan))
-        models = {cell.key.model for cell in kept.cells}
-        planned = sorted({(cell.key.tier, cell.key.model) for cell in plan.cells})
-        left_out = tuple(
-            Omission(tier=tier, model=name, reason="no changed file can affect it")
-            for tier, name in planned
-            if name not in self.models
-        )
-        return kept.model_copy(
-            update={
-                "omissions": (*plan.omissions, *left_out),
-                "hardware_tiers_due": tuple(n for n in self.hardware_due if n in models),
-            }
-        )
+        return selected(plan, self.selection(plan))
 
     def _kinds(self) -> str:
         counts = Counter(file.why for file in self.files)

@@ -9,16 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildkite.affected.changes import ChangedFile, Changes, changes_since, listed_changes
+from buildkite.affected.changes import (
+    ChangedFile,
+    Changes,
+    changes_since,
+    fetched_branch,
+    listed_changes,
+)
 from buildkite.affected.imports import UnreadableModuleError, imports_of
 from buildkite.affected.record import Affected
 from buildkite.affected.select import select
 from buildkite.affected.table import Effect, read_table
 from buildkite.affected.words import affected_markdown, nothing_markdown, status_description
+from buildkite.selection import Selection, selected
 from fixtures.cells.cell import Source
 from fixtures.cells.models import ModelSpec
 from fixtures.cells.sweeps import load_catalog
-from fixtures.errors import ConfigError
+from fixtures.errors import ConfigError, InfraError
 from fixtures.source.git import git as asked_git
 from fixtures.source.git import worktree
 from suites.selftest.build import a_cell, a_plan
@@ -231,7 +238,9 @@ class TestRecord:
         assert {cell.key.model for cell in cut.cells} == {"llama"}
         assert {omission.model for omission in cut.omissions} == {"dsv4", "inkling"}
         assert cut.hardware_tiers_due == ()
-        assert all("norm.py" in cell.why for cell in found.selection(plan).cells)
+        chosen = found.selection(plan)
+        assert all("norm.py" in cell.why for cell in chosen.cells)
+        assert selected(plan, Selection.model_validate_json(chosen.to_json())) == cut
         with pytest.raises(ConfigError, match="is about"):
             found.narrowed(a_plan(*(a_cell(key) for key in keys)))
 
@@ -283,13 +292,38 @@ class TestChanges:
 
     def test_our_own_output_is_no_change(self, repository: Path) -> None:
         lay(repository, {"out/plan.json": "{}", "other.txt": ""})
-        found = changes_since(repository, "main", repository / "out")
+        found = changes_since(repository, "main", [repository / "out"])
         assert [file.path for file in found.files] == ["other.txt"]
 
     @pytest.mark.parametrize("revision", ["nowhere", "--output=/tmp/x", "", "main..change"])
     def test_a_revision_that_is_none(self, repository: Path, revision: str) -> None:
         with pytest.raises(ConfigError, match="git can't compare"):
             changes_since(repository, revision)
+
+    def test_a_target_branch_is_fetched_as_it_is_now(
+        self, repository: Path, tmp_path: Path
+    ) -> None:
+        build = tmp_path / "build"
+        git(tmp_path, "clone", "--quiet", str(repository), str(build))
+        git(repository, "checkout", "--quiet", "main")
+        lay(repository, {"vllm/later.py": ""})
+        latest = commit_all(repository, "later")
+        before = git(build, "for-each-ref", "refs/heads")
+        assert fetched_branch(build, "origin", "main") == latest
+        assert git(build, "for-each-ref", "refs/heads") == before
+        with pytest.raises(InfraError, match="can't be fetched from origin"):
+            fetched_branch(build, "origin", "nowhere")
+
+    @pytest.mark.parametrize(
+        "branch", ["a b", "--upload-pack=x", "x:y", "main^", "..", "a;$(id)\n"]
+    )
+    def test_a_branch_that_a_stranger_named_is_only_a_name(
+        self, repository: Path, branch: str
+    ) -> None:
+        with pytest.raises(
+            (ConfigError, InfraError), match=r"no name of a branch|can't be fetched"
+        ):
+            fetched_branch(repository, ".", branch)
 
     def test_a_folder_inside_of_another_repository(self, repository: Path) -> None:
         with pytest.raises(ConfigError, match="root is"):

@@ -20,6 +20,7 @@ from jsonschema import Draft7Validator
 from typer.main import get_command
 
 from buildkite.costs import measured_costs
+from buildkite.planning import plan_for_fleet
 from buildkite.selection import SelectedCell, Selection, selected
 from buildkite.settings import DEFAULT_SETTINGS, Settings, read_settings
 from buildkite.shards import Schedule, shards_of
@@ -28,10 +29,8 @@ from buildkite.text import to_yaml
 from buildkite.vllm import vllm_group
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import Cell, CellKey, Omission, Plan, Requirements, Source
-from fixtures.cells.planner import plan
-from fixtures.cells.request import PlanRequest
 from fixtures.cells.sweeps import load_catalog
-from fixtures.errors import ConfigError
+from fixtures.errors import ConfigError, InfraError
 from fixtures.schema import read_yaml
 from gates.verdict import ExitCode
 from graphgate.cli import app
@@ -50,6 +49,15 @@ VLLM_FIELDS = {
     *("concurrency_group", "timeout_in_minutes", "env", "retry", "mirror"),
 }
 """What a step of vLLM's own generator may say."""
+
+
+A_CHECKOUT = Source(
+    kind="checkout",
+    request="vllm",
+    version="0.33.0",
+    identity=f"commit:{'ab' * 20}",
+    python_path="/nowhere",
+)
 
 
 def cells_of(tier: str, models: int, gpus: int = 0) -> list[Cell]:
@@ -81,19 +89,8 @@ def a_schedule(
 
 
 def real_plan(pipeline: str) -> Plan:
-    """What the real planner makes of the shipped sweep for the shipped fleet."""
-    kind = SHIPPED.pipeline(pipeline)
-    source = Source(
-        kind="installed",
-        request="installed",
-        version="0.33.0",
-        identity="installed:0.33.0:0",
-        python_path="/nowhere",
-        compiled=True,
-    )
-    request = PlanRequest(sweep=kind.sweep, tiers=kind.tiers)
-    catalog = SHIPPED.catalog_of(pipeline, load_catalog())
-    return plan(request, source, SHIPPED.fleet.as_machine(), catalog)
+    """What the real planner makes of the shipped sweep and a checkout, for the shipped fleet."""
+    return plan_for_fleet(SHIPPED, pipeline, A_CHECKOUT, load_catalog())
 
 
 def read_back(text: str) -> Any:
@@ -122,6 +119,8 @@ class TestSettings:
             ({"plugins": {"a": [{"x#1": {}, "y#1": {}}]}}, r"plugins\.a: .*one key"),
             ({"lanes": {"c": {"tier": "contract"}}}, "lanes.c.queue: .*add this key"),
             ({"env": {"A B": "c"}}, "env"),
+            ({"changed_tree": None}, r"pipelines\.pr needs changed_tree"),
+            ({"changed_tree": {"checkout": "v", "base_variable": "a; b"}}, "changed_tree.base_var"),
         ],
     )
     def test_an_error_names_file_key_and_remedy(
@@ -216,6 +215,14 @@ class TestPipeline:
         pipeline = yaml.safe_load(to_yaml(pipeline_of(a_schedule(made, name), DIGEST)))
         assert list(SCHEMA.iter_errors(pipeline)) == []
 
+    def test_a_checkout_is_planned_for_nodes_that_have_it_compiled(self) -> None:
+        made = real_plan("pr")
+        assert made.source == A_CHECKOUT
+        bare = SHIPPED.fleet.model_copy(update={"compiled": False})
+        settings = SHIPPED.model_copy(update={"fleet": bare})
+        with pytest.raises(InfraError, match=r"--tier canary: .*compiled"):
+            plan_for_fleet(settings, "pr", A_CHECKOUT, load_catalog())
+
     def test_checkpoints_come_from_the_settings(self) -> None:
         given = SHIPPED.checkpoints["dsv4"].checkpoint
         cells = real_plan("nightly").cells
@@ -271,6 +278,11 @@ class TestPipeline:
         assert list(SCHEMA.iter_errors(yaml.safe_load(text))) == []
         held = yaml.safe_load(text)["steps"][0]
         assert held["block"] and held["if"] == "build.pull_request.repository.fork == true"
+
+    def test_no_variable_of_a_pull_request_gets_into_a_shell(self) -> None:
+        (step,) = (s for s in bootstrap_of(SHIPPED)["steps"] if s["key"] == "graphgate-plan-pr")
+        commands = "\n".join(step["commands"])
+        assert "$" not in commands and "BUILDKITE_PULL_REQUEST_BASE_BRANCH" in commands
 
     def test_every_command_of_a_step_is_one_that_graphgate_knows(self) -> None:
         steps = [*bootstrap_of(SHIPPED)["steps"][1:], *pipeline_of(a_schedule(), DIGEST)["steps"]]

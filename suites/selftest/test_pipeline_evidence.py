@@ -26,9 +26,12 @@ from fixtures.errors import ConfigError, InfraError
 from fixtures.evidence.cellrun import Artifact, CellRun
 from fixtures.run.collect import list_artifacts
 from fixtures.run.ledger import Ledger
+from fixtures.source.built import build_of, first_difference
+from fixtures.source.installed import PYTHON_VARIABLE
 from gates.evidence import read_evidence
 from gates.policy import read_policy
-from suites.selftest.build import a_cell, a_crash, a_plan, a_run, an_attempt
+from graphgate.shard import shard
+from suites.selftest.build import SOURCE, a_cell, a_crash, a_plan, a_run, an_attempt
 from suites.selftest.standin import agent as standin
 
 KEYS = ["llama.NONE.bk0.contract", "llama.FULL.bk0.contract"]
@@ -266,6 +269,62 @@ class TestDelivery:
         assert (out / "cells" / KEYS[1] / "attempt-0/stdout.log").exists()
         Delivery(agent, "graphgate", shard, Job(id="j"), out).rest()
         assert len(list((tmp_path / "store").rglob(f"{KEYS[1]}.tar.gz"))) == 1
+
+
+class TestNode:
+    """A node that is not what the settings declare."""
+
+    def test_why_a_shard_could_not_run_is_told_in_the_build(
+        self, tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        monkeypatch.setenv("BUILDKITE_AGENT_NAME", "node-1")
+        made = a_plan(a_cell("llama.FULL.bk0.canary"))
+        settings = read_settings()
+        shards = shards_of(made, settings, {})
+        schedule = Schedule(pipeline="pr", settings=settings, plan=made, shards=shards)
+        monkeypatch.setenv(DIGEST_VARIABLE, publish(schedule, agent))
+        with pytest.raises(InfraError, match="shows 0 GPUs"):
+            shard("canary", tmp_path / "out")
+        told = (tmp_path / "store/annotations/graphgate-canary-0.warning.md").read_text()
+        assert "INFRA in canary-0, try 0" in told and "its lane needs 1" in told
+        assert (tmp_path / "store/paused/node-1").exists()
+
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Path:
+        for root in ("tree", "installed"):
+            (tmp_path / root / "vllm/v1").mkdir(parents=True)
+            for name in ("__init__.py", "v1/worker.py"):
+                (tmp_path / root / "vllm" / name).write_text(f"# {name}\n")
+        (tmp_path / "installed/vllm/_version.py").write_text("version = '1'\n")
+        (tmp_path / "tree/vllm/_version.py").write_text("version = '2'\n")
+        return tmp_path / "tree"
+
+    def test_a_build_is_known_by_its_python_files(
+        self, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        installed = tmp_path / "installed"
+        python = tmp_path / "python"
+        python.write_text(f"""#!/bin/sh\necho '{{"package": "{installed}/vllm/__init__.py"}}'\n""")
+        python.chmod(0o755)
+        monkeypatch.setenv(PYTHON_VARIABLE, str(python))
+        source = SOURCE.model_copy(update={"kind": "checkout", "python_path": str(tree)})
+        with pytest.raises(InfraError, match="has no compiled vLLM"):
+            build_of(source)
+        (installed / "vllm/_C.abi3.so").touch()
+        built = build_of(source)
+        assert (built.identity, built.request) == (source.identity, source.request)
+        assert (built.compiled, built.python_path) == (True, str(installed))
+        assert build_of(built) == built
+        (tree / "vllm/v1/worker.py").write_text("# edited\n")
+        with pytest.raises(InfraError, match=r"no build of .*: vllm/v1/worker\.py is not the same"):
+            build_of(source)
+
+    def test_a_file_that_the_build_lacks(self, tree: Path, tmp_path: Path) -> None:
+        assert first_difference(tree, tmp_path / "installed") is None
+        (tree / "vllm/v1/new.py").touch()
+        assert first_difference(tree, tmp_path / "installed") == "vllm/v1/new.py"
 
 
 class TestExchange:

@@ -35,10 +35,10 @@ def _environment(*_: object) -> ChildEnvironment:
 def main() -> None:
     """Run the command line with the three replaced."""
     replaced = {
-        "graphgate.pipeline.plan": _plan,
+        "graphgate.pipeline.plan_for_fleet": _plan,
         "graphgate.pipeline.resolve": _source,
         "graphgate.shard.same_source": _source,
-        "graphgate.shard.child_environment": _environment,
+        "graphgate.shard.plan_environment": _environment,
     }
     for name, replacement in replaced.items():
         patch(name, replacement).start()
