@@ -56,6 +56,8 @@ def add(
     policy = read_policy()
     if not 0 < margin < 1:
         raise ConfigError(f"{margin} is no margin", source="--margin", remedy="write 0.01 for 1%")
+    if not why.strip():
+        raise ConfigError("says nothing", source="--why", remedy="say where the margin comes from")
     recorded = _day(on) if on is not None else _written(dirs)
     found = [source for folder in dirs for source in _sources(folder, model, task, policy)]
     made = record(found, policy, recorded=recorded, margin=margin, margin_why=why)

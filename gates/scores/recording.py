@@ -60,6 +60,9 @@ def record(
 ) -> Reference:
     """The reference that `found` make together: all of their valid answers to one task.
 
+    Invalid answers are counted beside them, as the gate does: a run with more of them than the
+    policy allows is no score.
+
     Raises:
         ConfigError: there is no run, one is no score, one cannot say where it comes from, or
             they were not made under the same conditions.
@@ -81,6 +84,7 @@ def record(
         questions=task.dataset.documents,
         right=sum(one.right for one in counts),
         n=sum(one.answered for one in counts),
+        invalid=sum(one.unparsable + one.never_returned for one in counts),
         margin=margin,
         margin_why=margin_why,
         origin=_origin(found, recorded),

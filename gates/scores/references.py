@@ -39,8 +39,9 @@ class Origin(Record):
 class Reference(Record):
     """A score that others are held to: `right` of `n` answers to `questions` questions.
 
-    It applies to answers of the same protocol to the same documents, and to no others. A
-    score is blocked when it lies surely below the reference less `margin`.
+    It applies to answers of the same protocol to the same documents, and to no others. `invalid`
+    requests, unparsable or never returned, are not among the `n`. A score is blocked when it lies
+    surely below the reference less `margin`.
     """
 
     task: TaskName
@@ -49,14 +50,18 @@ class Reference(Record):
     questions: int = Field(gt=0)
     right: int = Field(ge=0)
     n: int = Field(gt=0)
+    invalid: int = Field(default=0, ge=0)
     margin: float = Field(gt=0, lt=1, allow_inf_nan=False)
     margin_why: Text
     origin: Origin
 
     @model_validator(mode="after")
     def _is_a_score(self) -> Self:
-        if self.right > self.n or self.n < self.questions:
-            raise ValueError(f"{self.right} right of {self.n} answers to {self.questions}")
+        if self.right > self.n or self.n + self.invalid < self.questions:
+            raise ValueError(
+                f"{self.right} right of {self.n} answers, {self.invalid} more invalid, "
+                f"to {self.questions} questions"
+            )
         return self
 
     @property

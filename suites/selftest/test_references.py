@@ -93,6 +93,20 @@ def test_nights_under_one_condition_are_pooled(tmp_path: Path) -> None:
     assert (made.right, made.n, made.questions) == (2516, 2638, 1319)
 
 
+def test_invalid_answers_stand_beside_a_reference_and_count_for_nothing(tmp_path: Path) -> None:
+    """Ninety-five of a hundred could be read: that is a score, of ninety-five answers."""
+    task = a_task([True] * 90 + [False] * 5 + [None] * 5)
+    night = a_night(tmp_path / "night", some_samples(task))
+    file = tmp_path / "references" / "dsv4.yaml"
+    file.parent.mkdir()
+    assert add(night, "--out", file).exit_code == 0
+    (made,) = References.read_yaml(file).references
+    assert (made.right, made.n, made.invalid, made.questions) == (90, 95, 5, 100)
+    policy = read_policy().model_copy(update={"references": read_references(file.parent)})
+    (verdict,) = judge_folder([night], policy, (), date(2026, 11, 30)).verdicts
+    assert verdict.status is Status.PASS
+
+
 @pytest.mark.parametrize("name", ["driver", "gpu"])
 def test_a_run_without_provenance_is_refused(tmp_path: Path, name: str) -> None:
     night = a_night(tmp_path / "night", some_samples(HEALTHY), **{**GPU, name: None})
@@ -169,6 +183,11 @@ def test_a_margin_is_a_share(tmp_path: Path, arguments: tuple[str, str]) -> None
     assert "--margin" in refused(add(night, *arguments, "--out", tmp_path / "x.yaml"))
 
 
+def test_a_margin_has_a_reason(tmp_path: Path) -> None:
+    night = a_night(tmp_path / "night", some_samples(HEALTHY))
+    assert "--why" in refused(add(night, "--why", " ", "--out", tmp_path / "x.yaml"))
+
+
 def entry(**changes: object) -> dict[str, Any]:
     return {**a_reference(HEALTHY, 1258, 1319).plain(), **changes}
 
@@ -192,6 +211,7 @@ def test_a_file_without_provenance_is_refused(tmp_path: Path, field: str) -> Non
     [
         ({"right": 1320}, "1320 right of 1319"),
         ({"n": 100, "right": 90}, "to 1319"),
+        ({"n": 1300, "invalid": 18}, "18 more invalid, to 1319"),
         ({"protocol": "unknown"}, "references.0.protocol"),
         ({"margin": 0}, "references.0.margin"),
         ({"margin_why": " "}, "references.0.margin_why"),
