@@ -31,11 +31,19 @@ class Part(NamedTuple):
         """
         groups: dict[tuple[Status, str, str], list[Reason]] = {}
         for reason in self.reasons:
-            finding = reason.finding
-            cause = finding.why if finding.gate is Gate.LIVENESS else ""
-            label = (finding.status, rule_of(finding), cause)
-            groups.setdefault(label, []).append(reason)
+            groups.setdefault(_label(reason.finding), []).append(reason)
         return list(groups.values())
+
+
+class Cause(NamedTuple):
+    """The finding that gives some blocked cells their status, and the rules that also failed.
+
+    No keys: the tree as a whole.
+    """
+
+    finding: Finding
+    keys: list[str]
+    also: list[str]
 
 
 _PARTS: tuple[tuple[str, frozenset[Status]], ...] = (
@@ -62,6 +70,21 @@ def parts_of(verdicts: Verdicts) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def causes_of(verdicts: Verdicts) -> tuple[Cause, ...]:
+    """What blocks the merge, worst first: one cause for all cells with the same headline."""
+    causes: dict[tuple[Status, str, str], Cause] = {}
+    for verdict in verdicts.verdicts:
+        found = headline(verdict) if verdict.status.blocks else None
+        if found is None:
+            continue
+        cause = causes.setdefault(_label(found), Cause(found, [], []))
+        cause.keys.append(str(verdict.key))
+        rules = {rule_of(one): None for one in verdict.findings if one.status.blocks}
+        cause.also.extend(rule for rule in rules if rule not in (rule_of(found), *cause.also))
+    whole = [Cause(finding, [], []) for finding in verdicts.findings if finding.status.blocks]
+    return tuple(sorted((*causes.values(), *whole), key=lambda one: one.finding.status.rank))
+
+
 def _reasons(verdicts: Iterable[Verdict]) -> dict[tuple[Status, str, str], Reason]:
     reasons: dict[tuple[Status, str, str], Reason] = {}
     for verdict in verdicts:
@@ -77,6 +100,12 @@ def _reasons(verdicts: Iterable[Verdict]) -> dict[tuple[Status, str, str], Reaso
 def rule_of(finding: Finding) -> str:
     """Gate, class and check as a reader names them: `audit:E eager-inputs`."""
     return f"{finding.identity if finding.fault_class else finding.gate} {finding.check}"
+
+
+def _label(finding: Finding) -> tuple[Status, str, str]:
+    """What findings share that are told together; failures of runs share their cause too."""
+    cause = finding.why if finding.gate is Gate.LIVENESS else ""
+    return finding.status, rule_of(finding), cause
 
 
 def headline(verdict: Verdict) -> Finding | None:

@@ -27,6 +27,8 @@ def clean(text: str) -> str:
     What is left is allowed in XML 1.0 (https://www.w3.org/TR/xml/#charsets) and can neither
     move a terminal's cursor nor reorder a line.
     """
+    if text.isascii() and text.isprintable():
+        return text  # nearly every text of a report, and a report has millions
     plain = _ESCAPE_SEQUENCE.sub("", text)
     return _NOT_TEXT.sub("", _LINE_END.sub("\n", plain))
 

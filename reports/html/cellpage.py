@@ -11,14 +11,13 @@ from typing import NamedTuple
 from fixtures.cells.cell import CellKey, Plan
 from fixtures.evidence.cellrun import Attempt, CellRun, Engagement
 from fixtures.evidence.crash import CrashReport
-from gates.verdict import Verdict
+from gates.verdict import Finding, Status, Verdict
 from reports.exits import exit_words
 from reports.html.contract import ContractFacts, contract_facts
 from reports.html.figures import CellFigures, Score, scores_of
 from reports.html.graphs import GraphFacts, graph_facts
 from reports.html.plots import ParityPlot, parity_plot
 from reports.html.timeline import Timeline, timeline
-from reports.reasons import headline
 from reports.reproduce import cell_alone, cell_with_kin
 from reports.text import clean, one_line
 
@@ -57,7 +56,9 @@ class CellPage(NamedTuple):
 
     key: CellKey
     verdict: Verdict
-    reason: str
+    notable: tuple[Finding, ...]
+    """Findings other than passes, worst first."""
+    passed: tuple[Finding, ...]
     timeline: Timeline | None
     attempts: tuple[AttemptRow, ...]
     crash: CrashPage | None
@@ -75,7 +76,6 @@ def cell_page(
     verdict: Verdict, run: CellRun | None, plan: Plan, figures: CellFigures | None
 ) -> CellPage:
     """The page of one cell; without a run it says what is known from the verdict."""
-    found = headline(verdict)
     attempts = run.attempts if run is not None else ()
     observed = run.observation if run is not None else None
     parity = figures.parity if figures is not None else None
@@ -85,7 +85,8 @@ def cell_page(
     return CellPage(
         key=verdict.key,
         verdict=verdict,
-        reason=one_line(found.why, 400) if found is not None else "",
+        notable=tuple(sorted((f for f in verdict.findings if not _passed(f)), key=_rank)),
+        passed=tuple(finding for finding in verdict.findings if _passed(finding)),
         timeline=timeline(attempts),
         attempts=tuple(_attempt(one, last=one is attempts[-1]) for one in attempts),
         crash=_crash(run),
@@ -98,6 +99,14 @@ def cell_page(
         alone=alone,
         with_kin=with_kin if alone is not None and not planted and alone != with_kin else None,
     )
+
+
+def _passed(finding: Finding) -> bool:
+    return finding.status is Status.PASS
+
+
+def _rank(finding: Finding) -> int:
+    return finding.status.rank
 
 
 def total_seconds(attempts: Iterable[Attempt]) -> float:

@@ -27,7 +27,7 @@ from gates.verdict import Status, Verdict, Verdicts
 from reports.html.cellpage import CellPage, cell_page, total_seconds
 from reports.html.figures import CellFigures
 from reports.html.matrix import matrices
-from reports.reasons import headline, parts_of, rule_of
+from reports.reasons import causes_of, headline, parts_of, rule_of
 from reports.terminal import NEXT_STEPS
 from reports.text import clean, one_line
 
@@ -48,12 +48,13 @@ def render_html(
         verdicts=verdicts,
         decision=verdicts.decision,
         plan=plan,
+        causes=causes_of(verdicts),
         parts=parts_of(verdicts),
         matrices=matrices(verdicts.verdicts),
         counts=[(status, counts[status]) for status in Status if counts[status]],
         statuses=tuple(Status),
         next_step=NEXT_STEPS[verdicts.decision.exit_code],
-        rows=(_row(verdict, runs.get(str(verdict.key))) for verdict in verdicts.verdicts),
+        rows=[_row(verdict, runs.get(str(verdict.key))) for verdict in verdicts.verdicts],
         # Ten thousand pages are made one by one, while they are written.
         pages=_pages(verdicts, plan, runs, figures),
         timestamp=timestamp,

@@ -20,6 +20,8 @@ class ParityPlot(NamedTuple):
     top: float
     steps: int
     outside: int
+    noisy: bool
+    """Whether the reference's own repeats differ at all."""
 
 
 def parity_plot(series: ParitySeries) -> ParityPlot:
@@ -34,4 +36,4 @@ def parity_plot(series: ParitySeries) -> ParityPlot:
     upper = [point(step, value) for step, value in enumerate(series.band)]
     band = " ".join((f"0,{HEIGHT}", *upper, point(len(series.band) - 1, 0.0)))
     beyond = sum(d > b for d, b in zip(series.differences, series.band, strict=True))
-    return ParityPlot(line, band, top, len(series.differences), beyond)
+    return ParityPlot(line, band, top, len(series.differences), beyond, max(series.band) > 0)

@@ -95,8 +95,16 @@ class Browser:
         os.close(self._from_browser)
         self._profile.cleanup()
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Show a file and wait until it has loaded."""
+    def open(
+        self,
+        page: Path,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        at: str = "",
+    ) -> None:
+        """Show a file, at one of its ids if told, and wait until it has loaded."""
         self._call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -107,7 +115,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
         self._call("Page.navigate", url="about:blank")
-        self._call("Page.navigate", url=page.as_uri())
+        self._call("Page.navigate", url=page.as_uri() + (f"#{at}" if at else ""))
         deadline = time.monotonic() + _PATIENCE
         while self.run("document.readyState + location.protocol") != "completefile:":
             if time.monotonic() > deadline:

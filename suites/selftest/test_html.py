@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.cells.cell import Source
+from fixtures.cells.cell import CellKey, Source
 from fixtures.evidence.cellrun import Observation
 from fixtures.evidence.exits import Exited
+from gates.verdict import Finding, Gate, Status, Verdict
 from reports.annotation import render_annotation
 from reports.html import render_html
 from reports.html.cellpage import EXCERPT, cut
@@ -19,6 +20,7 @@ from reports.html.figures import CellFigures, ParitySeries, Score
 from reports.html.plots import parity_plot
 from reports.html.timeline import WIDTH, timeline
 from reports.junit import render_junit
+from reports.reasons import causes_of
 from reports.reproduce import cell_alone, cell_with_kin
 from suites.selftest.build import SOURCE, a_cell, a_crash, a_run, an_attempt, an_engagement
 from suites.selftest.nights import NOW, Night, a_night, night
@@ -96,6 +98,26 @@ def test_the_first_screen_names_decision_blockers_and_matrix() -> None:
     order = ["Merge BLOCKED", "What blocks the merge", "illegal memory access", "The matrix"]
     places = [text.index(part, text.index("<h1")) for part in order]
     assert places == sorted(places)
+
+
+def test_a_cell_with_many_failed_rules_is_one_cause() -> None:
+    def failed(key: str, *checks: str) -> Verdict:
+        found = tuple(
+            Finding(gate=Gate.AUDIT, check=check, status=Status.FAIL, why=f"{check} is wrong")
+            for check in checks
+        )
+        return Verdict(key=CellKey.parse(key), status=Status.FAIL, findings=found)
+
+    one = failed("a.FULL.bk0.contract", "inputs", "shape")
+    other = failed("a.FULL.bk1.contract", "inputs", "inputs", "order")
+    alone = failed("a.NONE.bk0.contract", "shape")
+    verdicts = a_night().verdicts.model_copy(update={"verdicts": (one, other, alone)})
+    told = [(cause.finding.check, cause.keys, cause.also) for cause in causes_of(verdicts)]
+    both = [str(one.key), str(other.key)]
+    assert told == [
+        ("inputs", both, ["audit shape", "audit order"]),
+        ("shape", [str(alone.key)], []),
+    ]
 
 
 def test_a_crash_has_kernel_place_exception_and_excerpt() -> None:

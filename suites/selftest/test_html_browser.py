@@ -109,6 +109,38 @@ def test_the_filter_narrows_the_list_and_says_so(page: Path, browser: Browser) -
     assert browser.run("document.getElementById('filter-count').textContent") == "1 of 6 cells"
 
 
+def test_a_page_is_inert_text_until_it_is_opened(page: Path, browser: Browser) -> None:
+    browser.open(page)
+    inside = f"document.getElementById('cell-{KEY}').querySelectorAll('*').length"
+    assert browser.run(inside) == 1
+    browser.run(f"location.hash = '#cell-{KEY}'")
+    settle(browser)
+    assert browser.run(inside) > 20
+    assert "<" not in browser.run(f"document.getElementById('cell-{KEY}').innerText")
+
+
+def test_a_link_from_elsewhere_opens_its_cell(page: Path, browser: Browser) -> None:
+    browser.open(page, at=f"cell-{KEY}")
+    assert visible(browser, f"article[id='cell-{KEY}'] h2")
+
+
+def test_a_long_list_shows_a_part_and_searches_all(tmp_path: Path, browser: Browser) -> None:
+    cells = [a_run(a_cell(f"m{number}.FULL.bk0.contract")) for number in range(1201)]
+    browser.errors.clear()
+    browser.open(saved(tmp_path, night(cells)))
+    rows = "document.getElementById('cell-list').tBodies[0].rows.length"
+    count = "document.getElementById('filter-count').textContent"
+    assert (browser.run(rows), browser.run(count)) == (500, "1201 of 1201 cells")
+    for expected in (1000, 1201):
+        browser.run("document.getElementById('more').click()")
+        assert browser.run(rows) == expected
+    assert not visible(browser, "#more")
+    browser.run("document.getElementById('filter-text').focus()")
+    browser.type("M1200.full")
+    assert (browser.run(rows), browser.run(count)) == (1, "1 of 1201 cells")
+    assert browser.errors == []
+
+
 @pytest.mark.parametrize("width", [1280, 380])
 @pytest.mark.parametrize("dark", [False, True])
 def test_both_themes_fit_both_widths(page: Path, browser: Browser, width: int, dark: bool) -> None:

@@ -25,7 +25,14 @@
 
   // Pages: the style sheet shows the target; here the focus follows, and Escape goes back.
   let origin = null;
-  const target = () => byId(decodeURIComponent(location.hash.slice(1)));
+  // A page is inert text until it is opened: ten thousand of them would keep a browser busy.
+  const unfolded = (page) => {
+    const text = page?.querySelector(":scope > noscript");
+    if (text) page.innerHTML = text.textContent;
+    return page;
+  };
+  const target = () => unfolded(byId(decodeURIComponent(location.hash.slice(1))));
+  target();
   addEventListener("hashchange", (event) => {
     const page = target();
     if (page?.matches("article.cell")) {
@@ -55,23 +62,35 @@
     });
   }
 
-  // Filter of the list of cells.
+  // List of cells: all are searched, and a part is shown; more are lines of inert text.
   const filter = byId("filter");
   if (!filter) return;
-  const rows = [...byId("cell-list").tBodies[0].rows];
-  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const part = 500;
+  const body = byId("cell-list").tBodies[0];
+  const entities = { "&lt;": "<", "&gt;": ">", "&#39;": "'", "&#34;": '"', "&amp;": "&" };
+  const read = (line) => ({
+    line,
+    status: line.match(/data-status="(\w+)"/)[1],
+    text: line.replace(/<[^>]*>/g, " ").replace(/&[^;]*;/g, (one) => entities[one] ?? one).toLowerCase(),
+  });
+  const all = body.innerHTML + (byId("more-cells")?.textContent ?? "");
+  const rows = all.match(/<tr data-status.*?<\/tr>/gs)?.map(read) ?? [];
+  const upTo = (found, limit) => found.slice(0, limit).map((row) => row.line).join("");
+  let limit = part;
+  let shown = upTo(rows, part);
   const apply = () => {
     const text = byId("filter-text").value.trim().toLowerCase();
     const status = byId("filter-status").value;
-    let shown = 0;
-    rows.forEach((row, index) => {
-      row.hidden = !(texts[index].includes(text) && (!status || row.dataset.status === status));
-      shown += row.hidden ? 0 : 1;
-    });
-    byId("filter-count").textContent = `${shown} of ${rows.length} cells`;
+    const found = rows.filter((row) => row.text.includes(text) && (!status || row.status === status));
+    const lines = upTo(found, limit);
+    if (lines !== shown) body.innerHTML = shown = lines;
+    byId("filter-count").textContent = `${found.length} of ${rows.length} cells`;
+    byId("more").hidden = found.length <= limit;
+    byId("more").textContent = `Show ${Math.min(part, found.length - limit)} more`;
   };
+  byId("more").addEventListener("click", () => { limit += part; apply(); });
   filter.hidden = false;
   filter.addEventListener("submit", (event) => event.preventDefault());
-  filter.addEventListener("input", apply);
+  filter.addEventListener("input", () => { limit = part; apply(); });
   apply();
 })();
