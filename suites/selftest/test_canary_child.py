@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from fixtures.cells.axes import Breakable, GraphMode, Tier
 from fixtures.cells.cell import Cell, CellKey, Resolution
 from fixtures.cells.spec import OBSERVATION_FILE, ChildSpec
@@ -27,6 +25,27 @@ LLAMA = {
 }
 
 
+def child(
+    module: list[str], folder: Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A module run in the Python of the CPU tiers, with vLLM's sources on its path."""
+    tree = resolve("0.33.0").python_path
+    return subprocess.run(
+        [str(slim_python()), "-P", "-m", *module],
+        cwd=folder,
+        env={
+            **os.environ,
+            **(environment or {}),
+            "PYTHONPATH": f"{ROOT}:{tree}",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
 def observed(
     folder: Path, engine: dict[str, object], environment: dict[str, str] | None = None
 ) -> Observation:
@@ -42,21 +61,7 @@ def observed(
     )
     spec = ChildSpec(cell=cell, attempt_dir=str(folder), source_version="0.33.0")
     (folder / "spec.json").write_text(spec.to_json())
-    tree = resolve("0.33.0").python_path
-    done = subprocess.run(
-        [str(slim_python()), "-P", "-m", "fixtures.child.main", "--spec", "spec.json"],
-        cwd=folder,
-        env={
-            **os.environ,
-            **(environment or {}),
-            "PYTHONPATH": f"{ROOT}:{tree}",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = child(["fixtures.child.main", "--spec", "spec.json"], folder, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return Observation.read_json(folder / OBSERVATION_FILE)
 
@@ -69,11 +74,22 @@ def test_an_argument_that_vllm_does_not_know_is_refused_in_its_words(tmp_path: P
     assert list((tmp_path / "probe").glob("frontend.*.json")), "the plugin proves that it loaded"
 
 
-@pytest.mark.parametrize("allowed", ["somebody_elses"])
 def test_a_plugin_that_is_not_loaded_is_the_nodes_fault_and_no_engine_starts(
-    tmp_path: Path, allowed: str
+    tmp_path: Path,
 ) -> None:
-    refusal = observed(tmp_path, {}, {"VLLM_PLUGINS": allowed}).refusal
+    refusal = observed(tmp_path, {}, {"VLLM_PLUGINS": "somebody_elses"}).refusal
     assert refusal is not None
     assert refusal.kind is RefusalKind.INFRA
     assert "graphgate_probe" in refusal.why
+
+
+def test_a_forked_engine_process_loads_the_plugin_too(tmp_path: Path) -> None:
+    done = child(
+        ["suites.selftest.child.forked_engine"], tmp_path, {"GRAPHGATE_PROBE_FOLDER": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert proven_roles(tmp_path) == {"frontend", "core"}
+
+
+def proven_roles(folder: Path) -> set[str]:
+    return {path.name.split(".")[0] for path in folder.glob("*.json")}
