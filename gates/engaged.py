@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from fixtures.cells.axes import GraphMode
 from fixtures.cells.cell import Cell
 from fixtures.evidence.cellrun import DescriptorUse, Engagement
+from fixtures.evidence.families import TARGET, family_of_use, held_families, realised_mode
 from gates.verdict import Status
 
 _NAMED = 8
 """Descriptors or sizes that a sentence names."""
-
-_TARGET = "target"
 
 
 class Problem(NamedTuple):
@@ -53,9 +53,11 @@ def unproven(cell: Cell, engagement: Engagement) -> Problem | None:
 def problems_of(engagement: Engagement) -> Iterator[Problem]:
     """What is wrong with the descriptors: not captured, not replayed, or passed over.
 
-    A descriptor that dispatch can choose for no batch need not be replayed.
+    Those of the mode that came true count: that a whole family of graphs is missing, the
+    mode tells. A descriptor that dispatch can choose for no batch need not be replayed.
     """
-    uses = engagement.descriptors
+    families = held_families(engagement.descriptors)
+    uses = [use for use in engagement.descriptors if family_of_use(use) in families]
     empty = [use for use in uses if use.graphs == 0]
     if empty:
         why = f"{len(empty)} of {len(uses)} planned descriptors hold no graph: {_named(empty)}"
@@ -68,6 +70,18 @@ def problems_of(engagement: Engagement) -> Iterator[Problem]:
     yield from _passed_over(engagement)
 
 
+def realised(engagement: Engagement) -> GraphMode:
+    """The mode that came true: that of the model's graphs, not vLLM's word for what it planned.
+
+    One that captured no graph, or was refused, is NONE.
+    """
+    if engagement.refusal is not None or engagement.graphs == 0:
+        return GraphMode.NONE
+    if not engagement.descriptors:
+        return engagement.effective
+    return realised_mode(held_families(engagement.descriptors))
+
+
 def _passed_over(engagement: Engagement) -> Iterator[Problem]:
     """Steps that ran without a graph although one serves any batch of so many tokens.
 
@@ -75,7 +89,7 @@ def _passed_over(engagement: Engagement) -> Iterator[Problem]:
     target's, so neither says anything here.
     """
     uses = engagement.descriptors
-    if any(use.owner != _TARGET for use in uses):
+    if any(use.owner != TARGET for use in uses):
         return
     largest = max((use.tokens for use in uses if use.graphs and not use.uniform), default=0)
     sizes = {int(tokens): count for tokens, count in engagement.eager_steps.items()}
@@ -98,7 +112,7 @@ def _short(check: str, measured: int, limit: int, why: str) -> Problem:
 def _named(uses: Iterable[DescriptorUse]) -> str:
     """Descriptors by owner, mode and size, cut where they are many."""
     names = [
-        f"{'' if use.owner == _TARGET else f'{use.owner} '}{use.mode} {use.tokens}" for use in uses
+        f"{'' if use.owner == TARGET else f'{use.owner} '}{use.mode} {use.tokens}" for use in uses
     ]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fixtures.cells.axes import GraphMode, Tier
 from fixtures.cells.cell import Cell
 from fixtures.evidence.cellrun import CellRun, Engagement
-from gates.engaged import Problem, problems_of, unproven
+from gates.engaged import Problem, problems_of, realised, unproven
 from gates.policy import Policy
 from gates.verdict import FaultClass, Finding, Gate, Status
 
@@ -32,7 +32,7 @@ def judge_engagement(
         return (_wrong_request(run.cell, engagement),)
     blind = _judge_probe(run.cell, engagement)
     mode = _judge_mode(run.cell, engagement)
-    counts = () if _realised(engagement) is GraphMode.NONE else _judge_graphs(engagement)
+    counts = () if realised(engagement) is GraphMode.NONE else _judge_graphs(engagement)
     return blind + mode + counts or (_engaged(engagement),)
 
 
@@ -44,32 +44,26 @@ def _judge_probe(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:
     return (_of_problem(problem),) if problem else ()
 
 
-def _realised(engagement: Engagement) -> GraphMode:
-    """The mode that came true: one that captured no graph, or was refused, is NONE."""
-    nothing = engagement.refusal is not None or engagement.graphs == 0
-    return GraphMode.NONE if nothing else engagement.effective
-
-
 def _judge_mode(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:
     requested, expected = engagement.requested, cell.expected
-    realised = _realised(engagement)
-    if realised is not expected.mode:
-        return (_unexpected(cell, engagement, realised),)
-    if realised is GraphMode.NONE and engagement.graphs > 0:
+    came_true = realised(engagement)
+    if came_true is not expected.mode:
+        return (_unexpected(cell, engagement, came_true),)
+    if came_true is GraphMode.NONE and engagement.graphs > 0:
         return (_finding("mode", Status.VACUOUS, f"not eager: {_described(engagement)}"),)
-    if realised is requested:
+    if came_true is requested:
         return ()
-    why = f"{requested} becomes {realised} as expected: {expected.reason}"
+    why = f"{requested} becomes {came_true} as expected: {expected.reason}"
     if engagement.refusal is not None:
         why += f" (vLLM says: {engagement.refusal})"
-    return (_finding("mode", Status.UNSUPPORTED, why, measured=str(realised), fault_class=None),)
+    return (_finding("mode", Status.UNSUPPORTED, why, measured=str(came_true), fault_class=None),)
 
 
-def _unexpected(cell: Cell, engagement: Engagement, realised: GraphMode) -> Finding:
+def _unexpected(cell: Cell, engagement: Engagement, came_true: GraphMode) -> Finding:
     """The mode that came true is not the one that the model's YAML expects."""
     requested, expected = engagement.requested, cell.expected.mode
-    measured, limit = str(realised), str(expected)
-    if realised is requested and requested is not GraphMode.NONE:
+    measured, limit = str(came_true), str(expected)
+    if came_true is requested and requested is not GraphMode.NONE:
         why = (
             f"{requested} now works as requested, but the YAML of {cell.key.model} still expects "
             f"{expected} ({cell.expected.reason}): the YAML is out of date"
@@ -85,7 +79,7 @@ def _described(engagement: Engagement) -> str:
         return f"vLLM refused {engagement.requested}: {engagement.refusal}"
     if engagement.graphs == 0:
         return f"the worker, in mode {engagement.effective}, captured no graph"
-    return f"the worker ran in mode {engagement.effective} with {engagement.graphs} graphs"
+    return f"the worker ran in mode {realised(engagement)} with {engagement.graphs} graphs"
 
 
 def _judge_graphs(engagement: Engagement) -> tuple[Finding, ...]:
@@ -135,7 +129,7 @@ def _engaged(engagement: Engagement) -> Finding:
     if engagement.requested is GraphMode.NONE:
         return _finding("mode", Status.PASS, "no graph was captured, as asked", fault_class=None)
     why = (
-        f"{engagement.effective} as requested; {engagement.planned} descriptors planned, "
+        f"{realised(engagement)} as requested; {engagement.planned} descriptors planned, "
         f"captured and replayed in {engagement.graphs} graphs"
     )
     return _finding("mode", Status.PASS, why, fault_class=None, n=engagement.planned)

@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.cells.axes import GraphMode
 from fixtures.cells.cell import Cell, Requirements
+from fixtures.child.canary.engaged import engagement_of
 from fixtures.evidence.cellrun import DescriptorUse, Observation
 from gates.engagement import judge_engagement
 from gates.policy import read_policy
@@ -16,8 +17,10 @@ from suites.selftest.build import a_cell, a_run, an_engagement
 
 POLICY = read_policy()
 CELL = a_cell("llama.FULL_AND_PIECEWISE.bk0.canary")
+DECODE_ONLY = a_cell("llama.FULL_DECODE_ONLY.bk0.canary")
 SIZES = (1, 2, 4, 8)
 FULL, PIECEWISE = GraphMode.FULL, GraphMode.PIECEWISE
+FULL_AND_PIECEWISE = GraphMode.FULL_AND_PIECEWISE
 
 
 def use(mode: GraphMode, tokens: int, **changes: Any) -> DescriptorUse:
@@ -87,17 +90,17 @@ def test_a_step_without_graph_that_one_would_serve_is_vacuous() -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "eager"),
+    ("descriptors", "eager", "cell"),
     [
-        (uses(), {"9": 4, "640": 9}),
-        (tuple(one for one in uses() if one.uniform), {"3": 5}),
-        ((*uses(), use(FULL, 1, owner="draft")), {"3": 5}),
+        (uses(), {"9": 4, "640": 9}, CELL),
+        (tuple(one for one in uses() if one.uniform), {"3": 5}, DECODE_ONLY),
+        ((*uses(), use(FULL, 1, owner="draft")), {"3": 5}, CELL),
     ],
 )
 def test_a_step_that_no_graph_is_known_to_serve_is_fine(
-    descriptors: tuple[DescriptorUse, ...], eager: dict[str, int]
+    descriptors: tuple[DescriptorUse, ...], eager: dict[str, int], cell: Cell
 ) -> None:
-    assert only(judged(descriptors, eager_steps=eager)).status is Status.PASS
+    assert only(judged(descriptors, cell, eager_steps=eager)).status is Status.PASS
 
 
 def test_a_late_capture_fails_also_with_descriptors() -> None:
@@ -131,3 +134,55 @@ def test_the_contract_tier_needs_no_probe() -> None:
     engagement = an_engagement(cell)
     run = a_run(cell, observation=Observation(engagement=engagement))
     assert only(judge_engagement(run, None, POLICY)).status is Status.PASS
+
+
+def without_pieces() -> tuple[DescriptorUse, ...]:
+    """What 0.26 to 0.29 leave of FULL_AND_PIECEWISE where a model has no pieces."""
+    bare = {
+        f"PIECEWISE_{size}": use(PIECEWISE, size, graphs=0, replays=0, reachable=size > 2)
+        for size in SIZES
+    }
+    return uses(**bare)
+
+
+@pytest.mark.parametrize("asked", ["FULL", "FULL_AND_PIECEWISE"])
+def test_the_mode_that_came_true_is_that_of_the_graphs_and_not_vllm_s_word(asked: str) -> None:
+    cell = a_cell(f"dsv4.{asked}.bk0.canary", expected="FULL_DECODE_ONLY")
+    finding = only(judged(without_pieces(), cell, effective=FULL_AND_PIECEWISE))
+    assert (finding.status, finding.measured) == (Status.UNSUPPORTED, "FULL_DECODE_ONLY")
+
+
+def test_a_family_that_captured_nothing_is_vacuous_where_it_was_expected() -> None:
+    finding = only(judged(without_pieces()))
+    assert (finding.check, finding.status) == ("mode", Status.VACUOUS)
+    assert "expected FULL_AND_PIECEWISE, but the worker ran in mode FULL_DECODE_ONLY" in finding.why
+
+
+def test_a_graph_that_the_mode_which_came_true_lacks_is_still_named() -> None:
+    cell = a_cell("dsv4.FULL.bk0.canary", expected="FULL_DECODE_ONLY")
+    lost = use(FULL, 4, graphs=0, replays=0)
+    short = tuple(lost if (one.mode, one.tokens) == (FULL, 4) else one for one in without_pieces())
+    found = {finding.check: finding for finding in judged(short, cell)}
+    assert found["captured"].status is Status.VACUOUS
+    assert found["captured"].measured == "3 descriptors"
+    assert "FULL 4" in found["captured"].why
+
+
+def test_a_draft_without_any_graph_is_named_where_the_model_has_such() -> None:
+    draft = use(FULL, 2, graphs=0, replays=0, owner="draft-decode")
+    assert "draft-decode FULL 2" in only(judged((*uses(), draft))).why
+
+
+def test_the_child_counts_the_descriptors_of_the_mode_that_came_true() -> None:
+    report = {
+        "rank": 0,
+        "mode": "FULL_AND_PIECEWISE",
+        "compiled": False,
+        "descriptors": [one.model_dump(mode="json") for one in without_pieces()],
+        "eager_steps": {},
+    }
+    cell = a_cell("dsv4.FULL.bk0.canary", expected="FULL_DECODE_ONLY")
+    seen = engagement_of(cell, [report], [4], ("frontend", "core"))
+    assert seen.effective is GraphMode.FULL_DECODE_ONLY
+    assert (seen.planned, seen.captured, seen.replayed, seen.late_captures) == (4, 4, 4, 0)
+    assert seen.notes == ("vLLM's own word: FULL_AND_PIECEWISE",)
