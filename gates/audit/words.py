@@ -42,7 +42,13 @@ def by_fact(found: Iterable[tuple[str, str]], most: int = 8) -> tuple[str, ...]:
     graphs: dict[str, list[str]] = {}
     for fact, graph in found:
         graphs.setdefault(fact, []).append(graph)
-    return tuple(f"{fact}: in {some(names, 2)}" for fact, names in list(graphs.items())[:most])
+    return tuple(f"{fact}: in {_several(names)}" for fact, names in list(graphs.items())[:most])
+
+
+def _several(graphs: Sequence[str]) -> str:
+    """Names of graphs hold commas, so they are told apart by semicolons."""
+    told = list(dict.fromkeys(graphs))
+    return "; ".join(told[:2]) + (f" and {len(told) - 2} more" if len(told) > 2 else "")
 
 
 def failed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import zlib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fixtures.evidence.arguments import bytes_of, words
 from fixtures.evidence.audit import (
     AUDIT_FILE,
     Block,
+    Buffer,
     Canary,
     CaptureAudit,
     Event,
@@ -30,6 +32,7 @@ from fixtures.evidence.audit import (
 from fixtures.evidence.cellrun import EvidenceFile
 from gates.audit import judge_audit, judge_graphs
 from gates.audit.harmless import Check, Entry, Harmless, default_harmless, read_harmless
+from gates.audit.instances import told_apart
 from gates.audit.nodes import diffs
 from gates.audit.pointers import coverage
 from gates.verdict import Finding, Gate, Status
@@ -199,6 +202,29 @@ def test_a_graphs_temporaries_are_its_own_but_older_memory_of_the_pool_is_not() 
     theirs = audit(trace("graph"), captured=memory(temporary=pool("live", older=True)), later=freed)
     assert only(theirs).fault_class == "B"
 
+    first = theirs.model_copy(update={"schema_version": 1})
+    assert only(first).status is Status.PASS, "version 1 can't tell older memory of a pool"
+
+
+def test_the_history_that_is_told_is_of_the_address_alone() -> None:
+    mine = Event(action="free_completed", time=2000, start=INPUT, size=512, by="gpu/mine.py:1 f")
+    other = Event(action="free_completed", time=3000, start=INPUT + 512, size=9, by="gpu/x.py:2 g")
+    merged = Block(start=INPUT - 512, size=8192, state="freed", events=(mine, other))
+    finding = only(audit(trace("graph"), later=memory(input=merged)))
+    assert "gpu/mine.py:1 f" in finding.why
+    assert "gpu/x.py" not in finding.why
+    old = [event.model_copy(update={"start": 0}) for event in (mine, other)]
+    unsure = merged.model_copy(update={"events": tuple(old)})
+    assert "free_completed" not in only(audit(trace("graph"), later=memory(input=unsure))).why
+
+
+def test_a_fact_is_told_once_with_the_graphs_that_it_holds_in() -> None:
+    graphs = [trace("graph", descriptor=descriptor) for descriptor in (FULL, SMALLER)]
+    finding = only(audit(*graphs, later=memory(weight=None)))
+    (evidence,) = finding.evidence
+    assert evidence.endswith("in FULL 16 tokens, 16 requests; FULL 8 tokens, 8 requests")
+    assert finding.why.count(ATTEND) == 1
+
 
 # --- arguments
 
@@ -227,6 +253,37 @@ def test_a_smaller_frozen_grid_and_another_kernel_are_faults_of_a_larger_step() 
     assert "grid (1, 1, 1), the step needs (3, 1, 1)" in wider.why
     other = only(grown(copy()))
     assert "flash_fwd_splitkv_mla_kernel: only the graph launches it" in other.why
+
+
+CAUSAL, PLAIN = (
+    f"_ZN5flash6attendINS_8MainloopILi2ENS1_3IntILi64EEELb{causal}ELb0EEENS_9SchedulerILi-1EEEEEvT_"
+    for causal in (1, 0)
+)
+
+
+def test_another_instantiation_of_a_template_is_told_by_what_differs() -> None:
+    assert told_apart(PLAIN, CAUSAL) == "flag 1 of Mainloop is false (step: true)"
+    wider = PLAIN.replace("Int" + "ILi64E", "Int" + "ILi128E")
+    assert told_apart(PLAIN, wider) == "integer 1 of Int is 64 (step: 128)"
+    assert told_apart(PLAIN, PLAIN) == told_apart(PLAIN, ATTEND) == "another one"
+
+
+def test_a_step_that_needs_another_instantiation_is_class_d() -> None:
+    record = grown(attend(1))
+    kernels = (*record.kernels, *(Kernel(name=name) for name in (PLAIN, CAUSAL)))
+    nodes = [Node(kind="kernel", kernel=len(record.kernels) + at) for at in (0, 0, 1)]
+    traces = [
+        one.model_copy(update={"nodes": (*one.nodes, node)})
+        for one, node in zip(record.traces, nodes, strict=True)
+    ]
+    finding = only(record.model_copy(update={"kernels": kernels, "traces": tuple(traces)}))
+    assert "flash::attend: the step needs another instantiation: flag 1 of Mainloop" in finding.why
+
+
+@given(st.text(alphabet="ILSNJXET_0123456789bjai", max_size=60), st.text(max_size=20))
+def test_no_name_breaks_the_reader_of_templates(mine: str, theirs: str) -> None:
+    assert told_apart(mine, theirs)
+    assert told_apart(f"_Z{mine}", f"_Z{mine}") == "another one"
 
 
 def test_a_step_within_what_was_captured_may_launch_otherwise() -> None:
@@ -284,6 +341,31 @@ def test_too_few_or_equal_steps_prove_nothing_about_refreshes() -> None:
     assert only(refreshed(seq_lens=(1, 1, 1, 1))).status is Status.PASS
 
 
+def test_what_is_written_with_the_same_is_refreshed() -> None:
+    record = refreshed(seq_lens=(1, 2, 3, 4), positions=(7, 7, 7, 7))
+    for writes, status in (((1, 2), Status.PASS), ((3, 3), Status.FAIL)):
+        counted = tuple(
+            refresh.model_copy(
+                update={
+                    "buffers": tuple(
+                        buffer.model_copy(update={"writes": writes}) for buffer in refresh.buffers
+                    )
+                }
+            )
+            for refresh in record.refreshes
+        )
+        assert only(record.model_copy(update={"refreshes": counted})).status is status
+
+
+def test_pads_alone_prove_nothing_where_writes_are_not_counted() -> None:
+    pads = zlib.crc32(b"\xff" * 640)
+    record = refreshed(seq_lens=(1, 2, 3, 4), slots=(pads,) * 4)
+    named = Buffer(name="input_buffers.slots", start=INPUT, size=640, role="input")
+    assert only(record.model_copy(update={"buffers": (named,)})).status is Status.PASS
+    other = named.model_copy(update={"size": 648})
+    assert only(record.model_copy(update={"buffers": (other,)})).fault_class == "A"
+
+
 def test_pad_rows_with_a_live_slot_and_a_written_first_slot_are_class_f() -> None:
     pads = only(audit(trace("graph"), replays=(replays(pad_slots=13),)))
     assert (pads.fault_class, pads.check) == ("F", "pad-slots")
@@ -302,6 +384,10 @@ def test_a_run_without_an_audit_is_not_judged_and_an_empty_one_proves_nothing() 
     (finding,) = judge_graphs(run, lambda _run: CaptureAudit(notes=("nodes: no driver",)))
     assert (finding.status, finding.fault_class) == (Status.VACUOUS, "H")
     assert "no driver" in finding.why
+
+
+def test_a_cell_without_graphs_has_nothing_to_pass() -> None:
+    assert judge_audit(CaptureAudit(parts=("nodes",)), NOTHING) == ()
 
 
 def test_an_audit_that_cannot_be_read_is_invalid() -> None:

@@ -82,6 +82,14 @@ def test_a_part_that_fails_is_noted_and_raises_nothing(monkeypatch: pytest.Monke
             raise RuntimeError("no such graph")
     assert costs.told() == ("nodes: reading: RuntimeError: no such graph (2 times)",)
     assert costs.seconds[Part.NODES] > 0
+    with costs.part(Part.LIVE, "tracing"):
+        try:
+            raise KeyError("no such kernel")
+        finally:
+            raise RuntimeError("a capture failed\nfor more, see elsewhere")
+    assert costs.told()[1].endswith(
+        "KeyError: 'no such kernel'; then RuntimeError: a capture failed"
+    )
     monkeypatch.setenv("GRAPHGATE_AUDIT", "nodez")
     switched = Costs.from_environment()
     assert not switched.parts
@@ -117,9 +125,49 @@ def test_blocks_are_found_by_address_with_state_pool_and_history(
     assert freed.events[0].by == "gpu/b.py:7 "
     assert (pooled.state, pooled.pool) == ("live", "0.1")
     older = memory.live()
-    assert older == {(4608, 512), (1 << 20, 1024)}
+    assert older == {(4608, 512, ""), (1 << 20, 1024, "0.1")}
     assert memory.blocks([1 << 20], older)[0].older
     assert list(memory.freed_in_pools()) == []
+
+
+def test_memory_that_only_waits_for_a_stream_belongs_to_no_tensor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_module, "foreign_block", lambda _address: None)
+    waiting = Memory({"segments": [segment(4096, (512, "active_awaiting_free"), pool=(0, 2))]})
+    assert waiting.live() == frozenset()
+    assert list(waiting.freed_in_pools()) == [], "a stream may still read it: no place for poison"
+    assert waiting.blocks([4096])[0].state == "freed"
+    taken = Memory({"segments": [segment(4096, (512, "active_allocated"), pool=(0, 1))]})
+    other = Memory({"segments": [segment(4096, (512, "active_allocated"), pool=(0, 2))]})
+    assert not taken.blocks([4096], waiting.live())[0].older
+    assert not taken.blocks([4096], other.live())[0].older, "another pool had the address before"
+    assert taken.blocks([4096], taken.live())[0].older
+
+
+def test_the_history_of_an_address_is_not_that_of_its_free_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_module, "foreign_block", lambda _address: None)
+
+    def event(action: str, start: int, size: int, time: int) -> dict[str, Any]:
+        return {"action": action, "addr": start, "size": size, "time_us": time, "frames": ()}
+
+    noise = [event("free_completed", 4608, 512, time) for time in range(10, 90)]
+    mine = [event("alloc", 4096, 512, 1), event("free_completed", 4096, 512, 2)]
+    whole = event("segment_free", 4096, 1024, 99)
+    memory = Memory(
+        {
+            "segments": [segment(4096, (1024, "inactive"))],
+            "device_traces": [[*mine, *noise, whole, event("snapshot", 0, 0, 100)]],
+        }
+    )
+    (block,) = memory.blocks([4100])
+    assert [one.time for one in block.events] == [1, 2, 99]
+    assert [one.start for one in block.events] == [4096, 4096, 4096]
+    (both,) = memory.blocks([4100, 4700])
+    assert {1, 2, 99} < {one.time for one in both.events}
+    assert len(both.events) <= 8, "the last few of each address"
 
 
 @given(st.lists(st.integers(1, 64), max_size=8), st.integers(0, 600))
