@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from packaging.version import Version
@@ -31,12 +33,15 @@ from buildkite.bisect.releases import (
     releases_between,
 )
 from buildkite.bisect.step import RevisionVerdict, Tester
-from fixtures.cells.cell import CellKey
+from fixtures.cells.axes import Tier
+from fixtures.cells.cell import CellKey, Source
 from fixtures.cells.sweeps import load_catalog
 from fixtures.errors import ConfigError
 from fixtures.run.interrupt import terminate_as_interrupt
+from fixtures.source.built import build_of
 from fixtures.source.checkout import find_checkout
 from fixtures.source.git import git
+from fixtures.source.installed import PYTHON_VARIABLE
 from fixtures.source.resolve import resolve
 from gates.verdict import ExitCode
 from graphgate.live import Live
@@ -76,6 +81,14 @@ def bisect(
             "--releases", help="The releases to search; by default all that pip's index offers."
         ),
     ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            "--python",
+            help="For tiers that start an engine: the Python that has a release installed, as "
+            "/opt/vllm-{version}/bin/python.",
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", help="The folder for evidence; a hunt in it is gone on with.")
     ] = _OUT,
@@ -94,7 +107,8 @@ def bisect(
     try:
         with terminate_as_interrupt():
             if checkout is None:
-                outcome = _over_releases(good, bad, finding, releases, tester, live)
+                found = Releases(releases, python, live)
+                outcome = _over_releases(good, bad, finding, found, tester, live)
             else:
                 hunt = Checkout(find_checkout(str(checkout)), good, bad)
                 outcome = _over_commits(hunt, finding, tester, out, live)
@@ -160,8 +174,41 @@ def _told(tested: RevisionVerdict, hunted: Hunted, live: Live, subject: str = ""
     return step
 
 
+class Releases(NamedTuple):
+    """Which releases there are, and where each is installed, if anywhere."""
+
+    listed: str | None
+    python: str | None
+    live: Live
+
+    def known(self) -> tuple[str, ...]:
+        """Those that a person listed, else those that pip's index offers."""
+        return tuple(self.listed.split(",")) if self.listed else offered_releases()
+
+    def source(self, release: str, tier: Tier) -> Source:
+        """The release; for a tier that starts an engine, as its Python has it compiled."""
+        source = resolve(release, self.live.step)
+        return build_of(source) if self.python and tier is not Tier.CONTRACT else source
+
+    @contextmanager
+    def python_of(self, release: str) -> Iterator[None]:
+        """While a release is tested, its Python is the chosen one."""
+        if self.python is None:
+            yield
+            return
+        before = os.environ.get(PYTHON_VARIABLE)
+        os.environ[PYTHON_VARIABLE] = self.python.replace("{version}", release)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[PYTHON_VARIABLE]
+            else:
+                os.environ[PYTHON_VARIABLE] = before
+
+
 def _over_releases(
-    good: str, bad: str, finding: str | None, listed: str | None, tester: Tester, live: Live
+    good: str, bad: str, finding: str | None, found: Releases, tester: Tester, live: Live
 ) -> Outcome:
     for option, text in (("--good", good), ("--bad", bad)):
         if not is_release(text):
@@ -170,12 +217,12 @@ def _over_releases(
                 source=option,
                 remedy="write one like 0.26.0; commits are searched with --checkout",
             )
-    known = listed.split(",") if listed else offered_releases()
     low, high = sorted((good, bad), key=Version)
-    between = releases_between(low, high, known)
+    between = releases_between(low, high, found.known())
 
     def tested(release: str) -> RevisionVerdict:
-        return tester.test(release, lambda: resolve(release, live.step))
+        with found.python_of(release):
+            return tester.test(release, lambda: found.source(release, tester.key.tier))
 
     hunted = _hunted(tester.key, finding, lambda: tested(bad))
     live.console.print(f"{hunted.finding} among {len(between)} releases", markup=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from buildkite.bisect import step
 from buildkite.bisect.commits import Checkout
 from buildkite.bisect.hunt import Hunted, Reading, State, finding_to_hunt, read
 from buildkite.bisect.outcome import Outcome, Step, report_lines
@@ -24,9 +27,12 @@ from fixtures.cells.assembly import assemble
 from fixtures.cells.cell import CellKey, Deadlines
 from fixtures.cells.sweeps import load_catalog
 from fixtures.errors import ConfigError
+from fixtures.source.installed import PYTHON_VARIABLE
+from fixtures.source.progress import silent
 from fixtures.source.resolve import resolve
 from gates.verdict import Finding, Gate, Status, Verdict
-from graphgate.bisect import OUTCOME_FILE, bisect
+from graphgate.bisect import OUTCOME_FILE, Releases, bisect
+from graphgate.live import Live
 from suites.selftest.build import a_crash
 from suites.selftest.vllm_history import PLANTED, commit_all, git, lay_out, plant
 
@@ -177,6 +183,33 @@ class TestSearch:
 
 
 class TestReleases:
+    @pytest.mark.release("0.26.0")
+    @pytest.mark.release("0.33.0")
+    def test_each_has_its_python_and_one_that_has_another_is_skipped(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        monkeypatch.setenv(PYTHON_VARIABLE, "before")
+        package = tmp_path / "vllm"
+        shutil.copytree(Path(resolve("0.26.0").python_path) / "vllm", package)
+        (package / "_C.abi3.so").touch()
+        found = Releases(None, str(tmp_path / "python-{version}"), Live())
+        key = CellKey.parse("llama.FULL.bk0.canary")
+        tester = step.Tester(key, load_catalog(), tmp_path / "out", silent, lambda events, _: ())
+
+        def why_not(release: str) -> str:
+            python = tmp_path / f"python-{release}"
+            python.write_text(f"""#!/bin/sh\necho '{{"package": "{package}/__init__.py"}}'\n""")
+            python.chmod(0o755)
+            with found.python_of(release):
+                verdict = tester.test(release, lambda: found.source(release, key.tier)).verdict
+            assert verdict.status is Status.INFRA
+            return verdict.findings[0].why
+
+        assert "the GPUs are hidden" in why_not("0.26.0")  # all else is there
+        assert "is no build of release:0.33.0" in why_not("0.33.0")
+        assert os.environ[PYTHON_VARIABLE] == "before"
+
     def test_those_between_two_in_their_order(self) -> None:
         known = ["0.9.0", "0.10.0", "0.9.1", "0.11.0", "0.10.0rc1", "words"]
         assert releases_between("0.9.0", "0.10.0", known) == ("0.9.0", "0.9.1", "0.10.0")

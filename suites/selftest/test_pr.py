@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from buildkite.affected.record import Affected
 from buildkite.selection import Selection
+from buildkite.settings import read_settings
+from buildkite.steps import DRIFT, SELECTION, bootstrap_of
 from fixtures.cells.sweeps import load_catalog
 from fixtures.errors import ConfigError
 from fixtures.source.resolve import resolve
-from gates.drift import ContractRecord
+from gates.drift import ContractRecord, Drift
 from gates.verdict import Verdicts
 from graphgate.affected import affected as affected_verb
 from graphgate.pr import pr
@@ -69,13 +74,14 @@ class TestVerbs:
         assert not (out / "verdicts.json").exists()
 
 
-def graphgate(*arguments: str) -> subprocess.CompletedProcess[str]:
+def graphgate(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "graphgate", *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=3000,
+        env={**os.environ, **variables},
     )
 
 
@@ -169,3 +175,22 @@ class TestRealHistory:
         drift, rule, key = SEEN[branch]
         assert any(row.startswith(drift) for row in found.drift)
         assert key in blocking[rule]
+
+    def test_the_plan_step_of_a_build(self, repository: Path, tmp_path: Path) -> None:
+        """The shipped commands on a clone whose target branch has gone on, as text of a build."""
+        git(repository, "checkout", "--quiet", "main")
+        git(tmp_path, "clone", "--quiet", "--branch", "s2", str(repository), "vllm")
+        (step,) = (s for s in bootstrap_of(read_settings())["steps"] if "plan-pr" in s["key"])
+        *_, affected, plan = (shlex.split(line)[1:] for line in step["commands"])
+        swap = {"vllm": str(tmp_path / "vllm"), SELECTION: str(tmp_path / "s"), "--upload": ""}
+        swap |= {DRIFT: str(tmp_path / "drift.json")}
+        first, second = ([swap.get(w, w) for w in words] for words in (affected, plan))
+        branch = {"BUILDKITE_PULL_REQUEST_BASE_BRANCH": "main"}
+        assert graphgate(*first, **branch).returncode == 0
+        chosen = Selection.read_json(tmp_path / "s")
+        assert chosen.drift == Drift.read_json(tmp_path / "drift.json")
+        assert set(chosen.hardware_tiers_due) == set(NAMES)
+        done = graphgate(*filter(None, second))
+        assert done.returncode == 0, done.stderr
+        keys = [step["key"] for step in yaml.safe_load(done.stdout)["steps"]]
+        assert keys == ["graphgate-contract", "graphgate-canary", "graphgate-judge"]
