@@ -1,0 +1,132 @@
+"""Score cells that ran on an H200, judged again under the shipped policy and reference."""
+
+from __future__ import annotations
+
+import lzma
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from fixtures.cells.cell import CellKey
+from fixtures.evidence.samples import Samples, read_samples, write_samples
+from fixtures.run.ledger import Ledger
+from gates.evidence import LEDGER_FILE, judge_folder, read_evidence
+from gates.judge import judge_cell
+from gates.policy import Policy, read_policy
+from gates.scores.references import references_of
+from gates.scores.result import ScoreTest, TestKind
+from gates.verdict import Finding, Status, Verdict
+from suites.selftest.score_corpus import EXPECTED, SCORE_CORPUS, Expected, judged, unpacked
+from suites.selftest.scrubbed import machine_path
+
+DAY = date(2026, 11, 30)
+NONE = "arithmetic.NONE.bk0.score"
+DECODE = "arithmetic.FULL_DECODE_ONLY.bk0.score"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return unpacked(tmp_path / "out")
+
+
+def verdict(out: Path, key: str, policy: Policy) -> Verdict:
+    verdicts = judge_folder([out], policy, (), DAY).verdicts
+    return next(one for one in verdicts if str(one.key) == key)
+
+
+def named(found: Verdict, check: str) -> Finding:
+    return next(finding for finding in found.findings if finding.check == check)
+
+
+def figures(test: ScoreTest) -> list[float]:
+    """All numbers of a test; another scipy may differ in their last digits."""
+    values = test.plain().values()
+    return [value for value in values if isinstance(value, int | float)]
+
+
+def with_wrong(samples: Samples, count: int) -> Samples:
+    """The first `count` answers turned wrong."""
+    (task,) = samples.tasks
+    wrong = tuple(one.model_copy(update={"correct": False}) for one in task.samples[:count])
+    task = task.model_copy(update={"samples": (*wrong, *task.samples[count:])})
+    return samples.model_copy(update={"tasks": (task,)})
+
+
+def lose(out: Path, key: str, count: int) -> None:
+    """Turn `count` recorded answers of a cell wrong, in its file and in the ledger."""
+    folder = out / "cells" / key / "attempt-0"
+    run = Ledger(out / LEDGER_FILE).last_run(CellKey.parse(key))
+    assert run is not None
+    assert run.observation is not None
+    assert run.observation.samples is not None
+    file = write_samples(folder, with_wrong(read_samples(folder, run.observation.samples), count))
+    observation = run.observation.model_copy(update={"samples": file})
+    Ledger(out / LEDGER_FILE).append(run.model_copy(update={"observation": observation}))
+
+
+def test_the_recorded_cells_are_judged_as_expected(out: Path) -> None:
+    wanted = Expected.read_json(SCORE_CORPUS / EXPECTED)
+    found = judged(out, DAY)
+    for one, other in zip(found.cells, wanted.cells, strict=True):
+        assert (one.key, one.status, one.liveness) == (other.key, other.status, other.liveness)
+        for test, expected in zip(one.tests, other.tests, strict=True):
+            assert figures(test) == pytest.approx(figures(expected), rel=1e-6)
+            assert (test.kind, test.task) == (expected.kind, expected.task)
+
+
+def test_graphs_of_the_h200_lost_no_answer(out: Path) -> None:
+    for mode in ("FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"):
+        found = verdict(out, f"arithmetic.{mode}.bk0.score", read_policy())
+        assert found.status is Status.PASS
+        kinds = {finding.test.kind: finding.test for finding in found.findings if finding.test}
+        assert set(kinds) == {TestKind.PAIRED, TestKind.FLOOR}
+        paired = kinds[TestKind.PAIRED]
+        assert (paired.n, paired.b, paired.c, paired.p_value) == (1000, 0, 0, 1.0)
+        assert paired.detectable == pytest.approx(0.0067, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("count", "checks"), [(4, set()), (5, {"paired"}), (30, {"paired", "floor"})]
+)
+def test_lost_answers_would_have_blocked(out: Path, count: int, checks: set[str]) -> None:
+    """The recorded evidence with answers turned wrong: no drop passes for lack of a test."""
+    lose(out, DECODE, count)
+    evidence, policy = read_evidence([out], read_policy()), read_policy()
+    # Alone: five lost answers (p = 1/32) are one test's rejection, and no whole family's.
+    found = judge_cell(
+        evidence.runs[DECODE], evidence.runs[NONE], policy, (), DAY, evidence.files
+    ).findings
+    failed = {finding.check.split("-")[0] for finding in found if finding.status is Status.FAIL}
+    assert failed == checks
+
+
+def test_the_recorded_reference_says_where_it_comes_from() -> None:
+    (reference,) = references_of("arithmetic", read_policy().references).references
+    assert (reference.right, reference.n, reference.questions) == (1000, 1000, 1000)
+    origin = reference.origin
+    assert (origin.vllm, origin.driver, origin.gpu) == ("0.26.0", "580.159.04", "NVIDIA H200")
+    assert origin.recorded == DAY
+
+
+def test_the_recorded_reference_of_another_protocol_is_refused(out: Path) -> None:
+    policy = read_policy()
+    known = references_of("arithmetic", policy.references)
+    others = tuple(one.model_copy(update={"protocol": "0" * 64}) for one in known.references)
+    changed = known.model_copy(update={"references": others})
+    found = verdict(out, NONE, policy.model_copy(update={"references": (changed,)}))
+    assert found.status is Status.INVALID
+    assert "another protocol" in named(found, "protocol-graphgate-arithmetic").why
+    assert not any(finding.test for finding in found.findings)
+
+
+def test_the_recording_holds_nothing_of_its_machine(out: Path) -> None:
+    texts = [path for path in out.rglob("*") if path.suffix in (".json", ".jsonl")]
+    packed = list(out.rglob("*.xz"))
+    assert texts
+    assert packed
+    for path in texts:
+        assert machine_path(path.read_text(encoding="utf-8")) is None, path
+    for path in packed:
+        content = lzma.decompress(path.read_bytes()).decode("latin-1")
+        assert machine_path(content) is None, path
