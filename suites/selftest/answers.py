@@ -1,11 +1,10 @@
 """Answers to questions, made for tests: whole tasks, arms that differ as told, runs on disk.
 
-Owns: healthy defaults, and the simulation of two arms by the model in gates/scores/power.py.
+Owns: healthy defaults around the answers that graphgate/simulated.py makes up.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,102 +15,40 @@ from fixtures.cells.cell import Cell
 from fixtures.errors import ConfigError
 from fixtures.evidence.cellrun import CellRun, Observation
 from fixtures.evidence.samples import (
-    DatasetId,
     EarlyProbe,
-    Outcome,
     ProbeAnswer,
     Protocol,
     Sample,
     Samples,
     TaskSamples,
-    documents_digest,
     write_samples,
 )
-from gates.scores.power import Design, rates
 from gates.scores.references import Origin, Reference, References
+from graphgate.simulated import PROTOCOL, Bools, answer, answered
 from suites.selftest.build import a_cell, a_run, an_engagement
 
 FULL = "dsv4.FULL.bk0.score"
 NONE = "dsv4.NONE.bk0.score"
-Bools = Any
-"""An array of truth values (numpy is Any to the type checker here)."""
 
 
 def a_protocol(**changes: Any) -> Protocol:
     """Five shots, greedy, as for gsm8k."""
-    fields: dict[str, Any] = {
-        "template": "question-answer",
-        "shots": 5,
-        "token_cap": 256,
-        "metric": "exact_match,flexible-extract",
-        "filters": ("regex", "take_first"),
-        "thinking": None,
-        "seed": 0,
-        "temperature": 0.0,
-        "lm_eval": "0.4.9",
-        "task_sha256": "a" * 64,
-    }
-    return Protocol(**{**fields, **changes})
-
-
-def doc_hash(doc: int, edition: str = "test") -> str:
-    """The hash of a made-up document."""
-    return hashlib.sha256(f"{edition} {doc}".encode()).hexdigest()
-
-
-def a_dataset(count: int, edition: str = "test") -> DatasetId:
-    """`count` made-up documents."""
-    digest = documents_digest(tuple(doc_hash(doc, edition) for doc in range(count)))
-    return DatasetId(name="made-up/questions", split="test", documents=count, sha256=digest)
+    return Protocol(**{**dict(PROTOCOL), **changes})
 
 
 def a_sample(doc: int, correct: bool | None, *, repeat: int = 0, **changes: Any) -> Sample:
     """One answer; `correct` None is one that could not be parsed."""
-    outcome = Outcome.UNPARSABLE if correct is None else Outcome.ANSWERED
-    fields: dict[str, Any] = {
-        "doc_id": doc,
-        "doc_hash": doc_hash(doc),
-        "repeat": repeat,
-        "outcome": outcome,
-        "correct": correct,
-        "length": 80,
-    }
-    return Sample(**{**fields, **changes})
+    return Sample(**{**answer(doc, correct, repeat).model_dump(), **changes})
 
 
 def a_task(correct: Sequence[Any] | Bools, task: str = "gsm8k", **changes: Any) -> TaskSamples:
     """A whole task from its answers: one per question, or questions x repeats."""
-    table = np.asarray(correct, dtype=object)
-    table = table.reshape(len(table), -1)
-    samples = tuple(
-        a_sample(doc, None if value is None else bool(value), repeat=repeat)
-        for doc, row in enumerate(table)
-        for repeat, value in enumerate(row)
-    )
-    fields: dict[str, Any] = {
-        "task": task,
-        "protocol": a_protocol(),
-        "dataset": a_dataset(len(table)),
-        "repeats": table.shape[1],
-        "samples": samples,
-    }
-    return TaskSamples(**{**fields, **changes})
+    return TaskSamples(**{**dict(answered(correct, task)), **changes})
 
 
 def some_right(right: int, n: int) -> Bools:
     """`right` of `n` answers, spread evenly."""
     return np.asarray([(i + 1) * right // n > i * right // n for i in range(n)])
-
-
-def two_arms(design: Design, drop: float, random: np.random.Generator) -> tuple[Bools, Bools]:
-    """Answers of the reference and of the arm that is tested; shape: questions x repeats."""
-    lost, won = rates(design, drop)
-    shape = (design.n, design.repeats)
-    before = random.random(shape) < design.score
-    dice = random.random(shape)
-    losing = before & (dice < lost / design.score)
-    winning = ~before & (dice < won / max(1 - design.score, 1e-12))
-    return before, (before & ~losing) | winning
 
 
 def a_probe(length: int = 100, logprob: float | None = -0.3, **changes: Any) -> EarlyProbe:

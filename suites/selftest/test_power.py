@@ -24,8 +24,8 @@ from gates.scores.power import (
     sign_flip_rejects,
 )
 from graphgate.cli import app
+from graphgate.simulated import two_arms
 from suites.bench.scores import compare
-from suites.selftest.answers import two_arms
 
 ALPHA = 0.05
 RUNS = 1500

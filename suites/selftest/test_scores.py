@@ -29,6 +29,7 @@ from gates.scores.gate import judge_scores
 from gates.scores.references import Reference
 from gates.scores.result import TestKind
 from gates.verdict import ExitCode, Finding, Gate, Status
+from graphgate.simulated import doc_hash, made_up_dataset
 from reports.history.store import History
 from reports.html.figures import scores_of
 from reports.html.page import render_html
@@ -36,13 +37,11 @@ from suites.selftest.answers import (
     FULL,
     NONE,
     Recorded,
-    a_dataset,
     a_probe,
     a_protocol,
     a_reference,
     a_sample,
     a_task,
-    doc_hash,
     references,
     some_right,
     some_samples,
@@ -191,7 +190,7 @@ def test_a_reference_of_another_protocol_is_refused() -> None:
 
 
 def test_a_reference_of_other_documents_is_refused() -> None:
-    other = a_task(GSM8K, dataset=a_dataset(1319, "new edition"))
+    other = a_task(GSM8K, dataset=made_up_dataset(1319, "new edition"))
     findings = judged(one_task(GSM8K), one_task(GSM8K), policy(a_reference(other, 1258, 1319)))
     assert "other documents" in named(findings, "protocol-gsm8k").why
 

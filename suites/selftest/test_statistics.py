@@ -17,7 +17,7 @@ from gates.scores.holm import holm
 from gates.scores.paired import mcnemar, sign_flip
 from gates.scores.power import Design
 from gates.scores.sequential import Spending, sequential_test
-from suites.selftest.answers import two_arms
+from graphgate.simulated import two_arms
 
 ALPHA = 0.05
 counts = st.integers(0, 60)
