@@ -22,7 +22,7 @@ from fixtures.cells.planner import plan
 from fixtures.cells.request import PlanRequest
 from fixtures.cells.score import ScoreSection
 from fixtures.cells.sweeps import load_catalog
-from fixtures.errors import ConfigError
+from fixtures.errors import ConfigError, InfraError
 from graphgate.cli import app
 
 CATALOG = load_catalog()
@@ -313,6 +313,20 @@ def test_an_imported_sweep_is_planned_like_any_other(tmp_path: Path) -> None:
     assert cell.engine["tensor_parallel_size"] == cell.requirements.gpus == 4
     assert cell.environment["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "1"
     assert str(cell.reference) == "flash-7b-fp8.NONE.bk1.score"
+
+
+def test_without_a_gpu_it_is_said_what_is_missing(tmp_path: Path) -> None:
+    """Nothing but score cells, and nobody named the tier: the reason is the machine."""
+    found = imported(tmp_path, GSM8K)
+    request, nowhere = PlanRequest(sweep=found.sweep.name), MachineProbe(nvml_error="no library")
+    with pytest.raises(InfraError, match=r"score: not available here: no NVIDIA GPU"):
+        plan(request, RELEASE, nowhere, joined(CATALOG, found))
+    small = MachineProbe(gpus=GPUS[:1])
+    with pytest.raises(InfraError, match=r"it needs 4 GPU\(s\)"):
+        plan(request, RELEASE, small, joined(CATALOG, found))
+    eager = PlanRequest(sweep=found.sweep.name, modes=())
+    with pytest.raises(ConfigError, match="nothing that these filters leave"):
+        plan(eager, RELEASE, nowhere, joined(CATALOG, found))
 
 
 def test_the_command_line_takes_a_path(tmp_path: Path) -> None:
