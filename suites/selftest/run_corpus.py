@@ -24,11 +24,9 @@ _ROOM = "releases"
 def record(out: Path, date: str) -> Path:
     """Add the run in the output folder `out`, and say where it lies."""
     plan = Plan.read_json(out / PLAN_FILE)
-    source = plan.source.model_copy(update={"python_path": f"{_ROOM}/{plan.source.version}"})
     target = RUN_CORPUS / plan.source.version
     target.mkdir(parents=True, exist_ok=True)
-    bare = plan.model_copy(update={"source": source})
-    (target / PLAN_FILE).write_text(bare.to_json() + "\n", encoding="utf-8")
+    (target / PLAN_FILE).write_text(bare_plan(plan).to_json() + "\n", encoding="utf-8")
     ledger = (out / LEDGER_FILE).read_bytes()
     (target / f"{LEDGER_FILE}.xz").write_bytes(lzma.compress(ledger, preset=9))
     about = {
@@ -39,6 +37,12 @@ def record(out: Path, date: str) -> Path:
     }
     (target / "provenance.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return target
+
+
+def bare_plan(plan: Plan) -> Plan:
+    """The plan without the folder of the machine that holds its vLLM."""
+    source = plan.source.model_copy(update={"python_path": f"{_ROOM}/{plan.source.version}"})
+    return plan.model_copy(update={"source": source})
 
 
 if __name__ == "__main__":
