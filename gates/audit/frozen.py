@@ -80,12 +80,11 @@ def judge_frozen(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]:
     bad = [step for step in steps if step.frozen]
     if not bad:
         return
-    worst = max(bad, key=lambda step: max(live - was for was, live in step.scalars.values()))
-    scalars = some([f"{n} {was} (step: {now})" for n, (was, now) in worst.scalars.items()], 4)
+    worst = max(bad, key=_excess)
     told = _grouped(worst.frozen)
-    graphs = dict.fromkeys(graph_name(step.graph) for step in bad)
+    by_graph = {graph_name(step.graph): step for step in sorted(bad, key=_excess)}
     why = (
-        f"frozen at capture: {scalars}, in {len(graphs)} graphs. For a step of "
+        f"frozen at capture: {_scalars(worst)}, in {len(by_graph)} graphs. For a step of "
         f"{graph_name(worst.graph)}, an eager pass launches otherwise: {some(told)}"
     )
     yield failed(
@@ -96,8 +95,18 @@ def judge_frozen(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]:
         n=sum(trace.kind == "live" for trace in audit.traces),
         measured=f"{len(worst.frozen)} launches differ",
         limit="0 launches",
-        evidence=tuple(told[:8]),
+        evidence=(*(f"{graph}: {_scalars(step)}" for graph, step in by_graph.items()), *told[3:])[
+            :8
+        ],
     )
+
+
+def _excess(step: Grown) -> int:
+    return max(now - was for was, now in step.scalars.values())
+
+
+def _scalars(step: Grown) -> str:
+    return some([f"{name} {was} (step: {now})" for name, (was, now) in step.scalars.items()], 4)
 
 
 def _grouped(found: tuple[Frozen, ...]) -> list[str]:

@@ -14,6 +14,7 @@ from fixtures.evidence.audit import CaptureAudit, Node, Trace
 from gates.audit.frozen import grown_steps
 from gates.audit.harmless import default_harmless
 from gates.audit.nodes import diffs
+from gates.audit.pointers import coverage
 from gates.audit.words import graph_name, kernel_name
 from reports.text import one_line
 
@@ -33,7 +34,7 @@ class GraphRow(NamedTuple):
 
 
 class DiffRow(NamedTuple):
-    """One kernel that an eager pass and the graph launch differently."""
+    """One kernel that an eager pass and these graphs launch differently."""
 
     graph: str
     kernel: str
@@ -70,7 +71,7 @@ def graph_facts(audit: CaptureAudit) -> GraphFacts:
     rows = tuple(_graph_rows(audit, captured))
     differences = tuple(_diff_rows(audit))
     kernels = tuple(_kernel_rows(audit, captured))
-    frozen = tuple(dict.fromkeys(_frozen_rows(audit)))
+    frozen = _frozen_rows(audit)
     return GraphFacts(
         facts=tuple(_facts(audit, captured)),
         graphs=rows[:SHOWN],
@@ -93,12 +94,14 @@ def _facts(audit: CaptureAudit, captured: list[Trace]) -> Iterator[tuple[str, st
     if backends:
         names = ", ".join(name.rpartition(".")[2] for name in backends)
         yield "attention metadata", one_line(names, 400)
+    seen = coverage(audit)
+    yield "addresses followed", f"{seen.direct} arguments, {seen.embedded} words in structs"
     if audit.seconds:
         parts = sorted(audit.seconds.items(), key=lambda pair: -pair[1])
         told = ", ".join(f"{one_line(name, 40)} {seconds:.2f} s" for name, seconds in parts)
         yield "cost", f"{sum(audit.seconds.values()):.2f} s ({told})"
     for name, size in audit.mebibytes.items():
-        yield f"memory, {one_line(name, 40)}", f"{size:.0f} MiB"
+        yield f"memory {one_line(name, 40)} by torch, at most", f"{size:.0f} MiB"
 
 
 def _graph_rows(audit: CaptureAudit, captured: list[Trace]) -> Iterator[GraphRow]:
@@ -115,6 +118,8 @@ def _graph_rows(audit: CaptureAudit, captured: list[Trace]) -> Iterator[GraphRow
 
 
 def _diff_rows(audit: CaptureAudit) -> Iterator[DiffRow]:
+    """The same difference of several graphs is one row."""
+    graphs: dict[tuple[str, str, str, bool], list[str]] = {}
     for diff in diffs(audit, default_harmless()):
         for one in diff.differences:
             eager, captured = f"{one.fresh} launches", f"{one.graph} launches"
@@ -122,15 +127,25 @@ def _diff_rows(audit: CaptureAudit) -> Iterator[DiffRow]:
                 (grid, block, shared), (other, theirs, bytes_) = one.shapes
                 eager = f"grid {grid}, block {block}, {shared} bytes"
                 captured = f"grid {other}, block {theirs}, {bytes_} bytes"
-            graph = one_line(graph_name(diff.graph), _WIDTH)
-            yield DiffRow(graph, one_line(one.kernel, _WIDTH), eager, captured, one.excused)
+            row = one_line(one.kernel, _WIDTH), eager, captured, one.excused
+            graphs.setdefault(row, []).append(graph_name(diff.graph))
+    for row, names in graphs.items():
+        yield DiffRow(_several(names), *row)
 
 
-def _frozen_rows(audit: CaptureAudit) -> Iterator[tuple[str, str, str]]:
+def _frozen_rows(audit: CaptureAudit) -> tuple[tuple[str, str, str], ...]:
+    """Graphs, kernel and difference, each difference once."""
+    graphs: dict[tuple[str, str], list[str]] = {}
     for step in grown_steps(audit, default_harmless()):
-        graph = one_line(graph_name(step.graph), _WIDTH)
         for one in step.frozen:
-            yield graph, one_line(one.kernel, _WIDTH), one_line(one.why, 400)
+            row = one_line(one.kernel, _WIDTH), one_line(one.why, 400)
+            graphs.setdefault(row, []).append(graph_name(step.graph))
+    return tuple((_several(names), *row) for row, names in graphs.items())
+
+
+def _several(graphs: list[str]) -> str:
+    first, *others = dict.fromkeys(graphs)
+    return one_line(first, _WIDTH) + (f" and {len(others)} more" if others else "")
 
 
 def _kernel_rows(audit: CaptureAudit, captured: list[Trace]) -> Iterator[KernelRow]:
