@@ -20,8 +20,9 @@ from gates.policy import read_policy
 from gates.verdict import Verdicts
 from graphgate.judge import VERDICTS_FILE
 from reports.files import write_whole
+from reports.history.changes import Change
 from reports.history.page import Trends, render_history, trends
-from reports.history.questions import PastNight, past
+from reports.history.questions import PastNight, Turn, past
 from reports.history.store import History
 
 app = typer.Typer(no_args_is_help=True, help="The memory of past nights.")
@@ -115,7 +116,12 @@ def _key(text: str) -> CellKey:
 def _plain(shown: Trends) -> dict[str, object]:
     return {
         "nights": [row.plain() for row in shown.nights],
-        "turns": [{**turn.plain(), "to_red": turn.to_red} for turn in shown.turns],
+        "turns": [
+            {**group.turn.plain(), "key": key, "to_red": group.turn.to_red}
+            for group in shown.turns
+            for key in group.keys
+        ],
+        "changes": [change.plain() for change in shown.changes],
         "titles": [row.plain() for row in shown.titles],
         "flakes": [{**row.plain(), "rate": row.rate} for row in shown.flakes],
         "times": [{"phase": one.label, "seconds": one.values} for one in shown.times],
@@ -138,20 +144,38 @@ def _show_cell(rows: list[PastNight], *, as_json: bool) -> None:
 
 def _show_trends(shown: Trends) -> None:
     console = Console(highlight=False)
-    turned = _table("cell", "first night", "became", "was", "vLLM from", "to")
-    for turn in shown.turns:
+    turned = _table("cells", "first night", "became", "was", "vLLM from", "to")
+    for turn, keys in shown.turns:
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         became = (_day(turn.at), turn.status, turn.previous_status)
-        turned.add_row(*(Text(word) for word in (turn.key, *became, turn.before, turn.after)))
+        row = (f"{keys[0]}{more}", *became, *_range(turn))
+        turned.add_row(*(Text(word) for word in row))
+    changed = _table("what", "first night", "before", "after", "vLLM from", "to")
+    for change in shown.changes:
+        medians = (f"{change.median_before:.3g}", f"{change.median_after:.3g}")
+        row = (change.what, _day(change.at), *medians, *_range(change))
+        changed.add_row(*(Text(word) for word in row))
     seen = _table("title", "kind", "first seen", "last seen", "nights")
     for title in shown.titles:
         when = (_day(title.first), _day(title.last), str(title.nights))
         seen.add_row(*(Text(fact) for fact in (title.title, title.kind, *when)))
-    for heading, table in (("Where cells turned", turned), ("Failures by title", seen)):
+    for heading, table in (
+        ("Where cells turned", turned),
+        ("Where times and scores changed", changed),
+        ("Failures by title", seen),
+    ):
         console.print(Text(heading, style="bold"))
         console.print(table if table.row_count else Text("  none"))
     for flake in shown.flakes:
         share = f"{flake.infra_attempts} of {flake.attempts} attempts"
         console.print(Text(f"{flake.month}: the node failed {share} ({flake.rate:.2%})"))
+
+
+def _range(found: Turn | Change) -> tuple[str, str]:
+    """Between which versions it happened; commits where both have the same version."""
+    if found.before == found.after:
+        return found.source_before, found.source_after
+    return found.before, found.after
 
 
 def _day(moment: str) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
+from reports.history.changes import Change, changes
 from reports.history.questions import (
     FlakeRow,
     NightRow,
@@ -45,11 +46,19 @@ class Trend(NamedTuple):
     values: tuple[tuple[str, float], ...]
 
 
+class TurnGroup(NamedTuple):
+    """Cells that turned alike on the same night; `turn` is that of the first."""
+
+    turn: Turn
+    keys: tuple[str, ...]
+
+
 class Trends(NamedTuple):
     """Everything that the page shows, newest first."""
 
     nights: Sequence[NightRow]
-    turns: Sequence[Turn]
+    turns: Sequence[TurnGroup]
+    changes: Sequence[Change]
     titles: Sequence[TitleRow]
     flakes: Sequence[FlakeRow]
     times: Sequence[Trend]
@@ -60,12 +69,21 @@ def trends(history: History) -> Trends:
     """The answers to all questions of the page."""
     return Trends(
         nights(history),
-        turns(history),
+        grouped(turns(history)),
+        changes(history),
         titles(history),
         flakes(history),
         _times(phases(history)),
         _scores(scores(history)),
     )
+
+
+def grouped(found: Sequence[Turn]) -> list[TurnGroup]:
+    """Turns that differ in nothing but their cells, each told once, in the order given."""
+    groups: dict[Turn, list[str]] = {}
+    for turn in found:
+        groups.setdefault(turn.model_copy(update={"key": ""}), []).append(turn.key)
+    return [TurnGroup(turn, tuple(keys)) for turn, keys in groups.items()]
 
 
 def render_history(shown: Trends, timestamp: datetime) -> bytes:

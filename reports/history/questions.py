@@ -116,6 +116,7 @@ class ScoreRow(Record):
     score: float
     low: float
     high: float
+    questions: int
 
 
 class PhaseRow(Record):
@@ -234,7 +235,7 @@ def scores(history: History, limit: int = 60) -> list[ScoreRow]:
     """Scores of the latest nights, by cell and task, oldest first within each."""
     query = """
         WITH latest AS (SELECT at FROM night ORDER BY at DESC, id DESC LIMIT ?)
-        SELECT c.key, s.task, s.at, s.score, s.low, s.high
+        SELECT c.key, s.task, s.at, s.score, s.low, s.high, s.questions
         FROM score s JOIN cell c ON c.id = s.cell
         WHERE s.at >= (SELECT min(at) FROM latest)
         ORDER BY c.key, s.task, s.at, s.night"""
