@@ -96,6 +96,31 @@ def test_a_part_that_fails_is_noted_and_raises_nothing(monkeypatch: pytest.Monke
     assert "nodez" in switched.told()[0]
 
 
+WRITES = """
+import torch
+from fixtures.child.audit.buffers import writes
+slots, inside = torch.zeros(8), torch.zeros(8)[:4]
+before = writes(slots)
+with torch.inference_mode():
+    slots.fill_(-1)
+    slots[:4].copy_(torch.ones(4))
+    print(writes(slots) - before, writes(slots) - before, writes(inside), writes(torch.ones(2)))
+"""
+
+
+def test_writes_are_counted_under_inference_mode_but_not_those_to_a_part() -> None:
+    done = subprocess.run(
+        [str(slim_python()), "-c", WRITES],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout.split() == ["2", "2", "None", "None"], done.stderr
+
+
 def segment(start: int, *blocks: tuple[int, str], pool: tuple[int, int] = (0, 0)) -> dict[str, Any]:
     """A segment of torch's snapshot: blocks of (size, state) from `start` on."""
     told, at = [], start
