@@ -227,7 +227,10 @@ def _tested(tested: Tested, against: str) -> Finding:
     why = sentence(test, against=against, rejects=tested.rejects)
     if tested.extend:
         status = Status.MISSING
-        why = f"undecided, the next look that the policy plans is due: {why}"
+        why = (
+            "undecided, the next look that the policy plans is due (its answers have to come "
+            f"as a further stage, docs/scores.md): {why}"
+        )
     kind = TestKind.PAIRED if test.kind is TestKind.CLUSTERED else test.kind
     return Finding(
         gate=Gate.SCORES,
