@@ -56,7 +56,7 @@ def judge_noisy(groups: Sequence[Group], rules: ParityRules) -> list[Finding]:
     A group fails when its p-value is small enough, and its gap exceeds both what one cell's
     own repeats differ by and what padding alone does: on average, or in the widest place.
     """
-    tested = [_separation(group) for group in groups]
+    tested = [separation_of(group) for group in groups]
     adjusted = holm([found.p for found in tested])
     found: dict[str, list[Finding]] = {}
     for group, apart, p in zip(groups, tested, adjusted, strict=True):
@@ -65,7 +65,7 @@ def judge_noisy(groups: Sequence[Group], rules: ParityRules) -> list[Finding]:
     return [_worst(findings) for findings in found.values()]
 
 
-def _separation(group: Group) -> Separation:
+def separation_of(group: Group) -> Separation:
     """The test against the nearer reference: with fillers or without."""
     sides = range(max(len(pair.references) for pair in group.pairs))
     return max(

@@ -13,7 +13,7 @@ class ParityRules(Record):
     alpha: float = Field(default=1e-3, gt=0, lt=0.5)
     """Chance of one false block or more among a cell's permutation tests (Holm)."""
     padding_margin: float = Field(default=2.0, ge=1)
-    """Times the largest shift that padding causes in a reference that repeats itself exactly."""
+    """Times what padding alone does in the reference, which a padded step may differ by."""
     sensitivity: float = Field(default=0.02, gt=0)
     """Nats by which one changed early token must move later logprobs, on average."""
     distinct_tokens: int = Field(default=8, ge=1)

@@ -235,6 +235,34 @@ def test_other_tiers_and_refusals_are_none_of_its_business() -> None:
         assert judge_parity(run, None, RULES, lambda _: None) == ()
 
 
+def scored(outputs: Outputs | None, other: Outputs | None) -> tuple[Finding, ...]:
+    """The findings on a cell of the score tier."""
+    cell = a_cell("arithmetic.FULL_DECODE_ONLY.bk0.score")
+    against = a_cell("arithmetic.NONE.bk0.score", expected="NONE")
+    runs = [a_run(one, observation=Observation(outputs=NAMED)) for one in (cell, against)]
+    told = dict(zip((id(run) for run in runs), (outputs, other), strict=True))
+    eager = judge_parity(runs[1], None, RULES, lambda run: told[id(run)])
+    assert eager == (), "the reference is held to nothing: its weights are trained"
+    return judge_parity(runs[0], runs[1], RULES, lambda run: told[id(run)])
+
+
+def test_at_the_score_tier_differences_are_told_and_block_nothing() -> None:
+    wrong = graphs(lambda step, _: 0.7 if step.name == "batch-4" and step.token == 2 else 0.0)
+    (found,) = scored(wrong, reference())
+    assert (found.check, found.status) == ("difference", Status.PASS)
+    assert float((found.measured or "").split()[0]) >= 0.7
+    assert "batch-4, pass 0" in found.why
+    assert "scores decide" in found.why
+
+
+def test_at_the_score_tier_no_number_still_fails() -> None:
+    outputs = graphs()
+    spoiled = outputs.logprob.copy()
+    spoiled[7] = float("nan")
+    (found,) = scored(outputs._replace(logprob=spoiled), reference())
+    assert (found.check, found.status) == ("finite", Status.FAIL)
+
+
 def test_drafts_are_compared_by_what_is_emitted() -> None:
     limits = LIMITS.model_copy(update={"spec_tokens": 1})
     asked = workload(limits)
