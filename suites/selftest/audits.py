@@ -1,4 +1,4 @@
-"""Building audit records: graphs of named kernels over named memory."""
+"""Building and judging audit records: graphs of named kernels over named memory."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from fixtures.evidence.audit import (
     Trace,
 )
 from fixtures.evidence.contract import Descriptor
+from gates.audit import judge_audit
+from gates.audit.harmless import Harmless
+from gates.verdict import Finding
 
 FULL = Descriptor(mode="FULL", num_tokens=16, num_reqs=16)
 SMALLER = Descriptor(mode="FULL", num_tokens=8, num_reqs=8)
@@ -128,3 +131,14 @@ def state(at_capture: Any = "empty", *, shared: bool = False) -> StateAudit:
         ),
         shared=(SharedObject(path=backend, type=backend),) if shared else (),
     )
+
+
+NOTHING = Harmless(schema_version=1)
+"""No excuses."""
+
+
+def only(record: CaptureAudit, harmless: Harmless = NOTHING) -> Finding:
+    """The one finding on a record."""
+    found = judge_audit(record, harmless)
+    assert len(found) == 1, [finding.why for finding in found]
+    return found[0]
