@@ -39,7 +39,7 @@ from reports.html.page import render_page
 
 CORPUS = Path(str(suites.__file__)).parent / "selftest" / "corpus"
 _HISTORY, _TRENDS, _INDEX = "history.db", "trends.html", "index.html"
-_SCORES = "scores"
+_SIMULATED = "simulated"
 
 
 class Scene(NamedTuple):
@@ -61,20 +61,49 @@ _PAST = Scene(
 )
 
 
-class _Release(NamedTuple):
-    version: str
+class _Recorded(NamedTuple):
+    """A run of the corpus, and the folder of the demo that shows it."""
+
+    run: str
     name: str
+    title: str
     shows: str
 
 
-_RELEASES = (
-    _Release(
-        "0.21.0", "s2", "FULL graphs share state with their warm-up (class C), the cause of S2"
+_RECORDED = (
+    _Recorded(
+        "0.21.0",
+        "s2",
+        "vLLM 0.21.0",
+        "FULL graphs share state with their warm-up (class C), the cause of S2",
     ),
-    _Release("0.26.0", "defects", "two defects: inputs out of range (E), frozen query length (D)"),
-    _Release("0.33.0", "green", "a green night: every cell captured, replayed and right"),
+    _Recorded(
+        "0.26.0",
+        "defects",
+        "vLLM 0.26.0",
+        "two defects: inputs out of range (E), frozen query length (D)",
+    ),
+    _Recorded(
+        "h200-scores",
+        "scores",
+        "Scores of vLLM 0.26.0 on a GPU",
+        "a trained model's answers with graphs against those without, and a planted fault",
+    ),
+    _Recorded(
+        "h200-0.26.0/matrix",
+        "canary",
+        "Canary of vLLM 0.26.0 on a GPU",
+        "three models with real kernels: two crashes, a frozen query length (D) in FULL, "
+        "the rest right",
+    ),
+    _Recorded(
+        "0.33.0",
+        "green",
+        "vLLM 0.33.0",
+        "a green night: every cell captured, replayed and right",
+    ),
 )
-"""Recorded runs, in the order of their releases."""
+"""Recorded runs, oldest release first."""
 
 _FAULTS = ("illegal-read-at-replay", "endless-replay", "host-deadlock")
 """Of the zoo: a coredump with its kernel, a hang on the GPU, a hang of the host."""
@@ -85,16 +114,16 @@ def demo(
         Path, typer.Option(help="The folder for the demo; must be new or a demo.")
     ] = Path("out/demo"),
 ) -> None:
-    """Draw all reports from recorded evidence: green, S2, coredump, hangs, a sick node.
+    """Draw all reports from recorded evidence: green, S2, coredump, hangs, a sick node, scores.
 
-    The scores alone are simulated, and say so.
+    One night of scores is simulated, and says so: a score block has not been recorded.
     """
     _make_room(out)
     now = datetime.now(UTC)
-    scenes = [_release(out / release.name, release) for release in _RELEASES]
+    scenes = [_night(out / night.name, night) for night in _RECORDED]
     scenes.insert(0, _faults(out / "faults"))
     _remember(out, scenes, now)
-    shown = [*scenes[::-1], _scores(out / _SCORES), _PAST]
+    shown = [*scenes[::-1], _simulated(out / _SIMULATED), _PAST]
     index = render_page("demo.html.jinja", scenes=shown, timestamp=now)
     write_whole(out / _INDEX, index)
     for scene in shown:
@@ -113,29 +142,29 @@ def _make_room(out: Path) -> None:
         return
     if not (out / _INDEX).exists() or not (out / "green" / PLAN_FILE).exists():
         raise ConfigError("is no demo", source=out, remedy="name a new folder")
-    for name in (_SCORES, "faults", *(release.name for release in _RELEASES)):
+    for name in (_SIMULATED, "faults", *(night.name for night in _RECORDED)):
         shutil.rmtree(out / name, ignore_errors=True)
     for path in (*out.glob(f"{_HISTORY}*"), out / _TRENDS, out / _INDEX):
         path.unlink(missing_ok=True)
 
 
-def _release(out: Path, release: _Release) -> Scene:
-    """A recorded run of a release's contract tier."""
-    recorded = CORPUS / "runs" / release.version
-    out.mkdir(parents=True)
-    shutil.copyfile(recorded / PLAN_FILE, out / PLAN_FILE)
-    packed = (recorded / f"{LEDGER_FILE}.xz").read_bytes()
-    (out / LEDGER_FILE).write_bytes(lzma.decompress(packed))
+def _night(out: Path, night: _Recorded) -> Scene:
+    """A recorded run as an OUT folder, judged now."""
+    recorded = CORPUS / "runs" / night.run
+    shutil.copytree(recorded, out)
+    packed = out / f"{LEDGER_FILE}.xz"
+    (out / LEDGER_FILE).write_bytes(lzma.decompress(packed.read_bytes()))
+    packed.unlink()
     about = json.loads((recorded / "provenance.json").read_text(encoding="utf-8"))
     return _drawn(
         out,
-        title=f"vLLM {release.version}",
-        shows=release.shows,
+        title=night.title,
+        shows=night.shows,
         origin=f"Recorded {about['date']} on {about['machine']}: {about['what']}.",
     )
 
 
-def _scores(out: Path) -> Scene:
+def _simulated(out: Path) -> Scene:
     """A score tier's night. It is no night of the history: nothing of it was recorded."""
     write_night(out)
     return _drawn(

@@ -10,7 +10,7 @@ import pytest
 
 from gates.verdict import Status, Verdicts
 from graphgate import cli
-from reports.history.questions import turns
+from reports.history.questions import scores, turns
 from reports.history.store import History
 
 
@@ -34,7 +34,16 @@ def verdicts(made: Path, scene: str) -> Verdicts:
 
 
 @pytest.mark.parametrize(
-    ("scene", "code"), [("green", 0), ("s2", 10), ("defects", 10), ("faults", 11), ("scores", 10)]
+    ("scene", "code"),
+    [
+        ("green", 0),
+        ("s2", 10),
+        ("defects", 10),
+        ("canary", 11),
+        ("scores", 11),
+        ("faults", 11),
+        ("simulated", 10),
+    ],
 )
 def test_each_scene_has_its_decision_and_all_reports(made: Path, scene: str, code: int) -> None:
     assert verdicts(made, scene).decision.exit_code == code
@@ -63,8 +72,27 @@ def test_the_faults_are_named_from_what_they_left(made: Path) -> None:
     assert "Host stacks 1" in page
 
 
-def test_the_scores_are_said_to_be_simulated(made: Path) -> None:
-    statuses = {v.key.mode: v.status for v in verdicts(made, "scores").verdicts}
+def test_the_canary_crashes_where_it_did_and_its_figures_are_drawn(made: Path) -> None:
+    found = {str(v.key): v.status for v in verdicts(made, "canary").verdicts}
+    crashed = {key for key, status in found.items() if status is Status.CRASH}
+    wrong = {key for key, status in found.items() if status is Status.FAIL}
+    assert crashed == {"dsv4.PIECEWISE.bk1.canary", "dsv4.FULL_AND_PIECEWISE.bk1.canary"}
+    assert wrong == {"llama.FULL.bk0.canary", "llama.FULL.bk1.canary"}
+    page = (made / "canary/report/index.html").read_text()
+    assert "steps lie outside" in page
+    assert "phase1.cuh" in page
+
+
+def test_the_recorded_scores_come_with_intervals_and_are_remembered(made: Path) -> None:
+    found = {v.status for v in verdicts(made, "scores").verdicts if v.key.variant is None}
+    assert found == {Status.PASS}
+    with History(made / "history.db") as history:
+        keys = {row.key for row in scores(history)}
+    assert keys == {str(v.key) for v in verdicts(made, "scores").verdicts if not v.status.blocks}
+
+
+def test_the_simulated_scores_are_said_to_be_that(made: Path) -> None:
+    statuses = {v.key.mode: v.status for v in verdicts(made, "simulated").verdicts}
     assert statuses == {
         "NONE": Status.PASS,
         "PIECEWISE": Status.PASS,
@@ -72,11 +100,11 @@ def test_the_scores_are_said_to_be_simulated(made: Path) -> None:
         "FULL_DECODE_ONLY": Status.FAIL,
     }
     assert "no model ran" in (made / "index.html").read_text()
-    page = (made / "scores/report/index.html").read_text()
+    page = (made / "simulated/report/index.html").read_text()
     assert "clustered" in page
     assert "after Holm" in page
     with History(made / "history.db") as history:
-        assert not history.rows("SELECT * FROM score")
+        assert not [row for row in scores(history) if "simulated" in row.key]
 
 
 def test_the_history_tells_with_which_release_the_cells_turned_green(made: Path) -> None:
@@ -91,7 +119,7 @@ def test_the_history_tells_with_which_release_the_cells_turned_green(made: Path)
 def test_every_link_of_the_index_is_there(made: Path) -> None:
     page = (made / "index.html").read_text()
     links = [part.split('"')[0] for part in page.split('<a href="')[1:]]
-    assert len(links) == 6
+    assert len(links) == 8
     assert all((made / link).exists() for link in links)
 
 
