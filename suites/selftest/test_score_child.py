@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from fixtures.cells.axes import GraphMode, Tier
 from fixtures.cells.cell import CellKey, Plan
@@ -29,6 +28,7 @@ from fixtures.errors import ConfigError, InfraError
 from fixtures.evidence.cellrun import Observation
 from fixtures.evidence.samples import EarlyProbe, ProbeAnswer, Samples, write_samples
 from fixtures.source.resolve import NO_VLLM
+from graphgate.cli import app
 from graphgate.dryrun import ANY_MACHINE, show_arguments
 from suites.arithmetic.questions import held_out_questions, questions
 from suites.selftest.answering import StopServingError, answering, right
@@ -98,6 +98,12 @@ class TestPlans:
     def test_a_checkpoint_that_nobody_named_is_asked_for(self) -> None:
         with pytest.raises(ConfigError, match=r"checkpoint and revision.*--settings"):
             planned(h200s(8), model="dsv4", sweep="nightly")
+
+    @pytest.mark.parametrize("tier", ["auto", "score"])
+    def test_servers_that_nobody_named_are_asked_for(self, tier: str) -> None:
+        request = PlanRequest.parse(model="served", tier=tier)
+        with pytest.raises(ConfigError, match=r"checkpoint and servers.*--settings"):
+            plan(request, NO_VLLM, NO_GPU, CATALOG)
 
     def test_a_gpu_is_needed_where_vllm_answers(self) -> None:
         with pytest.raises(InfraError, match="no NVIDIA GPU"):
@@ -187,15 +193,10 @@ class TestDryRun:
         assert len(full["lm_eval"]["sampling_seeds"]["aime25"]) == 8
 
     def test_the_verb_runs_nothing(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-m", "graphgate", "gate", "--model", "smollm2"]
-        done = subprocess.run(
-            [*command, "--tier", "score", "--dry-run", "--out", str(tmp_path / "out")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "gguf" in done.stdout.lower()
+        command = ["gate", "--model", "smollm2", "--tier", "score", "--dry-run"]
+        done = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
+        assert done.exit_code == 0, done.output
+        assert "gguf" in done.output.lower()
         assert not (tmp_path / "out").exists()
 
     def test_a_cell_without_vllm_shows_its_backend(self) -> None:
