@@ -163,6 +163,16 @@ def test_one_wrong_request_of_one_size_shows_where_noise_jumps_less() -> None:
     assert "graph of 8 tokens" in found["batch-on-size"].why
 
 
+def test_a_small_step_of_one_request_that_a_process_always_takes_is_no_finding() -> None:
+    """What where memory lies did on the H200: p says that the cells are two, and no more."""
+
+    def fault(step: Step, _: np.random.Generator) -> float:
+        return ULP if step.name == "batch-8" and (step.request, step.token) == (2, 2) else 0.0
+
+    found = judged(graphs(fault, noise=True), reference(noise=True))
+    assert failing(found) == set()
+
+
 def test_noise_that_only_falls_otherwise_more_often_is_no_finding() -> None:
     """Graphs may change how often a sum takes which order: the values are the same ones."""
     busy = Engine(graphs=True, noise=True, flips=0.6, seed=5).writes(ASKED)
