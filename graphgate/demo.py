@@ -87,7 +87,7 @@ _RECORDED = (
         "h200-scores",
         "scores",
         "Scores of vLLM 0.26.0 on a GPU",
-        "a trained model's answers with graphs against those without, and a planted fault",
+        "a trained model's answers with graphs against those without, and two planted faults",
     ),
     _Recorded(
         "h200-0.26.0/matrix",
@@ -156,11 +156,12 @@ def _night(out: Path, night: _Recorded) -> Scene:
     (out / LEDGER_FILE).write_bytes(lzma.decompress(packed.read_bytes()))
     packed.unlink()
     about = json.loads((recorded / "provenance.json").read_text(encoding="utf-8"))
+    missing = f" Left out: {about['left out']}." if "left out" in about else ""
     return _drawn(
         out,
         title=night.title,
         shows=night.shows,
-        origin=f"Recorded {about['date']} on {about['machine']}: {about['what']}.",
+        origin=f"Recorded {about['date']} on {about['machine']}: {about['what']}.{missing}",
     )
 
 

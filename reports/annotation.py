@@ -16,7 +16,7 @@ from fixtures.evidence.crash import CrashReport
 from gates.verdict import Status, Verdicts
 from reports.html.matrix import Matrix, Place, matrices
 from reports.markdown import block, code, plain
-from reports.reasons import Part, Reason, parts_of, rule_of
+from reports.reasons import Cause, Part, Reason, causes_of, parts_of, rule_of
 from reports.reproduce import cell_alone
 from reports.terminal import NEXT_STEPS
 
@@ -79,12 +79,10 @@ def _head(verdicts: Verdicts, plan: Plan) -> Iterator[str]:
     yield f"{told or 'no cells'}; sweep {sweep}; exit code {int(decision.exit_code)}"
     for text in decision.incomplete:
         yield f"**Incomplete:** {plain(text, 600)}"
-    for part in parts_of(verdicts):
-        if _blocks(part):
-            groups = part.by_rule()
-            yield from (_blocker(group) for group in groups[:_FIRST])
-            if len(groups) > _FIRST:
-                yield f"and {len(groups) - _FIRST} more rules, below"
+    causes = causes_of(verdicts)
+    yield from (_blocker(cause) for cause in causes[:_FIRST])
+    if len(causes) > _FIRST:
+        yield f"and {len(causes) - _FIRST} more causes, below"
     yield f"**Next:** {NEXT_STEPS[decision.exit_code]}"
 
 
@@ -92,13 +90,13 @@ def _blocks(part: Part) -> bool:
     return part.reasons[0].finding.status.blocks
 
 
-def _blocker(group: list[Reason]) -> str:
-    """A rule that blocks, told once with its first reason and all of its cells."""
-    finding = group[0].finding
-    keys = list(dict.fromkeys(key for reason in group for key in reason.keys))
+def _blocker(cause: Cause) -> str:
+    """What blocks some cells, told once, with the rules that failed beside it."""
+    finding = cause.finding
+    also = f"; found there too: {', '.join(map(code, cause.also[:_KEYS]))}" if cause.also else ""
     return (
         f"- **{finding.status}** {code(rule_of(finding))}: {plain(finding.why, 600)}\n"
-        f"  {_cells(keys)}"
+        f"  {_cells(cause.keys)}{also}"
     )
 
 
