@@ -54,7 +54,7 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: setup
-	$(BIN)/pytest -m "not releases and not nights and not scores" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not releases and not nights and not scores" -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-scores: setup
 	$(BIN)/pytest -m scores $(PYTEST_ARGS)
