@@ -17,7 +17,7 @@ from rich.text import Text
 from fixtures.cells.axes import Breakable, GraphMode, Tier
 from fixtures.cells.cell import Omission, Plan
 from gates.verdict import ExitCode, Finding, Status, Verdict, Verdicts
-from reports.reasons import Part, Reason, parts_of, rule_of
+from reports.reasons import Cause, causes_of, parts_of, rule_of
 from reports.text import one_line
 
 WIDTH = 80
@@ -113,31 +113,24 @@ def styled(status: Status) -> Text:
 def _sections(verdicts: Verdicts) -> Iterator[RenderableType]:
     """Reasons in words, worst first, each under what it means for the merge."""
     for part in parts_of(verdicts):
-        yield from _section(part)
+        failed = part.reasons[0].finding.status.blocks
+        causes = causes_of(verdicts) if failed else [Cause(*one, []) for one in part.reasons]
+        yield Text(f"\n{part.heading}", style="bold")
+        for cause in causes[:_SHOWN]:
+            yield _cause(*cause)
+        if len(causes) > _SHOWN:
+            yield Text(f"  and {len(causes) - _SHOWN} more in verdicts.json")
 
 
-def _section(part: Part) -> Iterator[RenderableType]:
-    """A rule that fails in many cells is told once, in the words of the first."""
-    failed = part.reasons[0].finding.status.blocks
-    reasons = [_merged(group) for group in part.by_rule()] if failed else part.reasons
-    yield Text(f"\n{part.heading}", style="bold")
-    for finding, keys in reasons[:_SHOWN]:
-        yield _reason(finding, keys)
-    if len(reasons) > _SHOWN:
-        yield Text(f"  and {len(reasons) - _SHOWN} more in verdicts.json")
-
-
-def _merged(group: list[Reason]) -> Reason:
-    keys = dict.fromkeys(key for reason in group for key in reason.keys)
-    return Reason(group[0].finding, list(keys))
-
-
-def _reason(finding: Finding, keys: list[str]) -> RenderableType:
+def _cause(finding: Finding, keys: list[str], also: list[str]) -> RenderableType:
+    """A finding that many cells share is told once, in the words of the first."""
     head = Text.assemble("  ", styled(finding.status), f" {_cells(keys)}  [{rule_of(finding)}]")
     body = Text(one_line(finding.why, 600))
     places = "; ".join(one_line(place) for place in finding.evidence[:3])
     if places:
         body.append(f" [{places}]", style="dim")
+    if also:
+        body.append(f"\nfound there too: {', '.join(also)}", style="dim")
     return Group(head, Padding(body, (0, 0, 0, 4), expand=False))
 
 

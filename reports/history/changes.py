@@ -19,7 +19,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.stats import mannwhitneyu, rankdata
+import scipy  # its parts load when first used: scipy.stats alone takes a second
 
 from fixtures.schema import Record
 from gates.verdict import Status
@@ -82,7 +82,7 @@ def best_split(values: Sequence[float]) -> Split | None:
     count = len(values)
     if count < 2 or min(values) == max(values):
         return None
-    ranks = rankdata(values)
+    ranks = scipy.stats.rankdata(values)
     sizes = np.arange(1, count)
     # Variance of a rank sum without replacement, which ties make smaller.
     spread = np.sqrt(sizes * (count - sizes) * np.var(ranks, ddof=1) / count)
@@ -91,7 +91,7 @@ def best_split(values: Sequence[float]) -> Split | None:
     method: Literal["exact", "asymptotic"]
     method = "exact" if len(set(values)) == count else "asymptotic"
     early, late = np.asarray(values[:start]), np.asarray(values[start:])
-    p_value = float(mannwhitneyu(early, late, method=method).pvalue)
+    p_value = float(scipy.stats.mannwhitneyu(early, late, method=method).pvalue)
     return Split(start, min(1.0, p_value * (count - 1)))
 
 
