@@ -15,6 +15,9 @@ from fixtures.evidence.cellrun import DescriptorUse, Engagement
 from fixtures.evidence.families import TARGET, family_of_use, held_families, realised_mode
 from gates.verdict import Status
 
+PROBE = "probe"
+"""The check that the probe was loaded in every process."""
+
 _NAMED = 8
 """Descriptors or sizes that a sentence names."""
 
@@ -46,7 +49,7 @@ def unproven(cell: Cell, engagement: Engagement) -> Problem | None:
     )
     proved = len(wanted) - len(missing)
     return Problem(
-        "probe", Status.VACUOUS, why, f"{proved} processes", f"{len(wanted)} processes", len(wanted)
+        PROBE, Status.VACUOUS, why, f"{proved} processes", f"{len(wanted)} processes", len(wanted)
     )
 
 

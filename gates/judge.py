@@ -13,6 +13,7 @@ from fixtures.cells.axes import Tier
 from fixtures.evidence.cellrun import CellRun
 from gates.audit import judge_graphs
 from gates.contract import judge_contract
+from gates.engaged import PROBE
 from gates.engagement import judge_engagement
 from gates.files import NO_FILES, CellFiles
 from gates.hygiene import judge_hygiene
@@ -86,6 +87,21 @@ def judge_cell(
         status=worst(findings),
         findings=findings,
         attempts=len(run.attempts),
+    )
+
+
+def judge_trial(run: CellRun, policy: Policy) -> Verdict:
+    """The verdict on a trial of the planted zoo: a child that runs no engine.
+
+    So there is no probe that could prove itself, and there are no outputs to compare.
+    """
+    findings = judge_liveness(run, None, policy)
+    if worst(findings) not in OWN_STATUSES:
+        engaged = judge_engagement(run, None, policy)
+        findings += tuple(finding for finding in engaged if finding.check != PROBE)
+        findings += judge_hygiene(run, None, policy)
+    return Verdict(
+        key=run.cell.key, status=worst(findings), findings=findings, attempts=len(run.attempts)
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +32,7 @@ from fixtures.run.events import CellFinished
 from fixtures.run.runner import run_plan
 from fixtures.schema import SCHEMA_VERSION, Record, read_yaml
 from fixtures.triage.device import kernel_title
-from gates.judge import judge_cell
+from gates.judge import judge_trial
 from gates.policy import read_policy
 from gates.verdict import FaultClass, Status, Verdict
 
@@ -199,7 +198,7 @@ def zoo_cell(fault: Fault, *, planted: bool) -> Cell:
 def name_run(run: CellRun, fault: Fault) -> Named:
     """What the run of a fault or of its twin was called, held against what was planted."""
     planted = run.cell.mutant is not None
-    verdict = judge_cell(run, None, read_policy(), (), date.max)
+    verdict = judge_trial(run, read_policy())
     report = run.crash
     on_device = report is not None and _ON_DEVICE.intersection(report.sources)
     named = Named(
