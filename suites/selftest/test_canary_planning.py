@@ -201,7 +201,7 @@ def settle(cells: list[Cell], version: str, folder: Path) -> list[dict[str, Any]
     file = folder / "cells.json"
     file.write_text(json.dumps([cell.plain() for cell in cells]))
     done = subprocess.run(
-        [slim_python(), REPOSITORY / "suites/selftest/child/case_canary_specs.py", file],
+        [slim_python(), REPOSITORY / "suites/selftest/child/canary_specs.py", file],
         capture_output=True,
         text=True,
         check=False,

@@ -1,6 +1,6 @@
 """The release's own VllmConfig for canary cells on a Hopper GPU, made on a CPU.
 
-Usage: `python case_canary_specs.py CELLS.json`, a list of cells. Prints a JSON list of what the
+Usage: `python canary_specs.py CELLS.json`, a list of cells. Prints a JSON list of what the
 configuration came to. The platform is the release's CUDA one with the answers of an H200.
 """
 
