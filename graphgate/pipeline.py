@@ -75,46 +75,33 @@ def bootstrap(settings: SettingsFile = DEFAULT_SETTINGS) -> None:
     sys.stdout.write(to_yaml(bootstrap_of(read_settings(settings))))
 
 
-@app.command()
-def nightly(
-    *,
-    settings: SettingsFile = DEFAULT_SETTINGS,
-    vllm: Vllm = None,
-    selection: SelectionFile = None,
-    drift: DriftFile = None,
-    history: HistoryFile = None,
-    format_: FormatOption = Format.BUILDKITE,
-    upload: Upload = False,
-    schedule_only: ScheduleOnly = False,
-) -> None:
-    """The nightly's steps, from a plan of its sweep."""
-    read = read_settings(settings)
-    if format_ is Format.VLLM:
-        _print_for_vllm(read, "nightly")
-        return
-    made = _schedule(read, "nightly", vllm, selection, drift, history)
-    _hand_on(made, upload=upload, schedule_only=schedule_only)
+def _add_generator(pipeline: str, told: str) -> None:
+    """The verb of a generated pipeline: all take the same options."""
+
+    @app.command(pipeline, help=told)
+    def generate(
+        *,
+        settings: SettingsFile = DEFAULT_SETTINGS,
+        vllm: Vllm = None,
+        selection: SelectionFile = None,
+        drift: DriftFile = None,
+        history: HistoryFile = None,
+        format_: FormatOption = Format.BUILDKITE,
+        upload: Upload = False,
+        schedule_only: ScheduleOnly = False,
+    ) -> None:
+        read = read_settings(settings)
+        if format_ is Format.VLLM:
+            _print_for_vllm(read, pipeline)
+            return
+        made = _schedule(read, pipeline, vllm, selection, drift, history)
+        _hand_on(made, upload=upload, schedule_only=schedule_only)
 
 
-@app.command()
-def pr(
-    *,
-    settings: SettingsFile = DEFAULT_SETTINGS,
-    vllm: Vllm = None,
-    selection: SelectionFile = None,
-    drift: DriftFile = None,
-    history: HistoryFile = None,
-    format_: FormatOption = Format.BUILDKITE,
-    upload: Upload = False,
-    schedule_only: ScheduleOnly = False,
-) -> None:
-    """A pull request's steps, from a plan of its sweep and a selection of its cells."""
-    read = read_settings(settings)
-    if format_ is Format.VLLM:
-        _print_for_vllm(read, "pr")
-        return
-    made = _schedule(read, "pr", vllm, selection, drift, history)
-    _hand_on(made, upload=upload, schedule_only=schedule_only)
+_add_generator("nightly", "The nightly's steps, from a plan of its sweep.")
+_add_generator(
+    "pr", "A pull request's steps, from a plan of its sweep and a selection of its cells."
+)
 
 
 def _print_for_vllm(settings: Settings, pipeline: str) -> None:

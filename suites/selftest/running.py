@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -15,7 +17,34 @@ from fixtures.evidence.cellrun import CellRun
 from fixtures.run.cellrun import RunLimits, Watcher, run_cell
 from fixtures.run.environment import ChildEnvironment
 from fixtures.run.pool import LauncherPool
+from fixtures.source.environment import slim_python
+from fixtures.source.resolve import resolve
 from suites.selftest.children import ENTRY
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def under_emulation(release: str, module: str, *arguments: str) -> str:
+    """What a module of suites/selftest/child prints in the Python of the CPU tiers.
+
+    The release's sources are on its path.
+    """
+    done = subprocess.run(
+        [str(slim_python()), "-m", f"suites.selftest.child.{module}", *arguments],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{resolve(release).python_path}",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
 
 SOURCE = Source(
     kind="checkout", request="toy", version="0.0.0", identity="toy@1", python_path="/nowhere"

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.source.environment import slim_python
-from fixtures.source.resolve import resolve
+from suites.selftest.running import under_emulation
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def counts(release: str, *arguments: str) -> dict[str, Any]:
     """What the probe counted while a manager of the release captured and replayed."""
-    tree = resolve(release).python_path
-    done = subprocess.run(
-        [str(slim_python()), "-m", "suites.selftest.child.probe_under_emulation", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tree}", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    printed = under_emulation(release, "probe_under_emulation", *arguments)
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 
 

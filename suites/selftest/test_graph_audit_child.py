@@ -16,28 +16,18 @@ from fixtures.child.audit.memory import Memory, first_frame
 from fixtures.child.audit.parts import DEFAULT, Costs, Part, parts_of
 from fixtures.evidence.audit import CaptureAudit
 from fixtures.source.environment import slim_python
-from fixtures.source.resolve import resolve
 from gates.audit import judge_audit
 from gates.audit.harmless import default_harmless
 from gates.verdict import Status
+from suites.selftest.running import under_emulation
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def records(release: str, *arguments: str) -> list[CaptureAudit]:
     """What the audit recorded of the release's capture, without and with a mutant."""
-    tree = resolve(release).python_path
-    done = subprocess.run(
-        [str(slim_python()), "-m", "suites.selftest.child.audit_under_emulation", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tree}", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"schema_version"')]
+    printed = under_emulation(release, "audit_under_emulation", *arguments)
+    lines = [line for line in printed.splitlines() if line.startswith('{"schema_version"')]
     return [CaptureAudit.model_validate_json(line) for line in lines]
 
 
