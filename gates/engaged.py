@@ -59,6 +59,10 @@ def problems_of(engagement: Engagement) -> Iterator[Problem]:
     Those of the mode that came true count: that a whole family of graphs is missing, the
     mode tells. A descriptor that dispatch can choose for no batch need not be replayed.
     """
+    if engagement.disagreeing:
+        ranks = ", ".join(map(str, engagement.disagreeing))
+        why = f"rank(s) {ranks} captured or replayed other graphs than rank 0"
+        yield Problem("ranks", Status.FAIL, why, n=len(engagement.disagreeing))
     families = held_families(engagement.descriptors)
     uses = [use for use in engagement.descriptors if family_of_use(use) in families]
     empty = [use for use in uses if use.graphs == 0]

@@ -31,9 +31,15 @@ def add_items(metafunc: pytest.Metafunc, tier: Tier, planned: Plan) -> None:
     items = [
         pytest.param(cell.key, gate, id=f"{cell.key}-{gate}")
         for cell in planned.cells
-        for gate in GATES_OF_TIER[tier]
+        for gate in gates_of(tier)
     ]
     metafunc.parametrize(("key", "gate"), items)
+
+
+def gates_of(tier: Tier) -> tuple[Gate, ...]:
+    """The gates that may speak about a cell of the tier: the audit only where there was one."""
+    gates = GATES_OF_TIER[tier]
+    return gates if Gate.AUDIT in gates else (*gates, Gate.AUDIT)
 
 
 def check(key: CellKey, gate: Gate, config: pytest.Config) -> None:

@@ -37,7 +37,10 @@ def judge_graphs(run: CellRun, graphs_of: GraphsOf) -> tuple[Finding, ...]:
     if audit is None:
         return ()
     engagement = run.observation.engagement if run.observation is not None else None
-    if not audit.traces and not audit.states and engagement is not None and engagement.graphs:
+    seen = any(trace.kind == "graph" for trace in audit.traces)
+    # A record without parts is that of an audit that failed before it began.
+    due = "nodes" in audit.parts or not audit.parts
+    if due and not seen and engagement is not None and engagement.graphs:
         notes = "; ".join(audit.notes[:3]) or "it says nothing"
         why = f"the audit saw none of {engagement.graphs} graphs: {notes}"
         return (

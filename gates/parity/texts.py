@@ -38,6 +38,11 @@ class Course(NamedTuple):
         """Whether the texts differ."""
         return self.common < self.length
 
+    def within(self, limit: float) -> bool:
+        """Whether padding, which moves logprobs by up to `limit` nats, explains all of it."""
+        tipped = self.margin <= 2 * limit and self.gap <= 2 * limit
+        return self.before <= limit and (not self.parted or tipped)
+
 
 def course(tested: Block, reference: Block, tested_run: int, reference_run: int) -> Course:
     """One text against another of the same prompt."""
@@ -67,10 +72,14 @@ def judge_texts(pairs: Sequence[Pair], floor: float | None, rules: ParityRules) 
         return _undecided(pairs)
     padded = any(is_padded(pair.tested.scenario) for pair in pairs)
     limit = (floor or 0.0) * rules.padding_margin if padded else 0.0
-    worst, where = _worst(pairs)
-    if worst.before <= limit and (not worst.parted or worst.margin <= 2 * limit):
+    bad = [one for one in _courses(pairs) if not one[0].within(limit)]
+    if not bad:
+        worst, _ = _worst(pairs)
         why = f"{n} free texts of {worst.length} tokens at batch 1 are the reference's"
+        if worst.parted:
+            why += f", but for a choice at token {worst.common} that padding may tip"
         return finding(CHECK, Status.PASS, why, n=n, measured=nats(worst.before), limit=nats(limit))
+    worst, where = min(bad, key=_earliest)
     if worst.parted:
         why = f"free text at batch 1 leaves the reference's at token {worst.common} ({where})"
         why += f", where logprobs are {nats(worst.gap)} apart"
@@ -82,12 +91,20 @@ def judge_texts(pairs: Sequence[Pair], floor: float | None, rules: ParityRules) 
 
 def _worst(pairs: Sequence[Pair]) -> tuple[Course, str]:
     """The text that leaves its reference earliest, then the one furthest off."""
-    found = [
+    return min(_courses(pairs), key=_earliest)
+
+
+def _courses(pairs: Sequence[Pair]) -> list[tuple[Course, str]]:
+    """Every text's course beside its reference, and where it was written."""
+    return [
         (course(pair.tested, pair.references[0], run, 0), pair.tested.place(0))
         for pair in pairs
         for run in range(len(pair.tested.tokens))
     ]
-    return min(found, key=lambda one: (one[0].common, -one[0].before))
+
+
+def _earliest(one: tuple[Course, str]) -> tuple[int, float]:
+    return one[0].common, -one[0].before
 
 
 def _undecided(pairs: Sequence[Pair]) -> Finding:

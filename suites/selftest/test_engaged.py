@@ -186,3 +186,36 @@ def test_the_child_counts_the_descriptors_of_the_mode_that_came_true() -> None:
     assert seen.effective is GraphMode.FULL_DECODE_ONLY
     assert (seen.planned, seen.captured, seen.replayed, seen.late_captures) == (4, 4, 4, 0)
     assert seen.notes == ("vLLM's own word: FULL_AND_PIECEWISE",)
+
+
+def a_report(rank: int, **changes: Any) -> dict[str, Any]:
+    """What a worker says of itself, with one graph replayed."""
+    told = {"mode": "FULL_DECODE_ONLY", "compiled": True, "eager_steps": {}}
+    return {
+        "rank": rank,
+        "descriptors": [use(FULL, 1).model_dump(mode="json")],
+        **told,
+        **changes,
+    }
+
+
+def test_a_lone_worker_is_proved_by_the_process_it_lives_in() -> None:
+    proved = engagement_of(DECODE_ONLY, [a_report(0)], [1], ("frontend", "core"))
+    assert "worker-0" in proved.processes
+    unproved = engagement_of(DECODE_ONLY, [a_report(0)], [1], ("frontend",))
+    assert "worker-0" not in unproved.processes
+
+
+def test_a_rank_that_answers_has_not_proved_the_plugin_by_that() -> None:
+    reports = [a_report(0), a_report(1)]
+    roles = ("frontend", "core", "worker-0")
+    assert "worker-1" not in engagement_of(DECODE_ONLY, reports, [1, 1], roles).processes
+
+
+def test_ranks_that_disagree_fail_and_late_graphs_of_any_rank_count() -> None:
+    other = a_report(1, descriptors=[use(FULL, 1, graphs=2).model_dump(mode="json")])
+    found = engagement_of(DECODE_ONLY, [a_report(0), other], [1, 1], ("frontend", "core"))
+    assert found.disagreeing == (1,)
+    assert found.late_captures == 1
+    told = judged((use(FULL, 1),), DECODE_ONLY, disagreeing=(1,))
+    assert [one.status for one in told if one.check == "ranks"] == [Status.FAIL]

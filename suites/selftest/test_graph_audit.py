@@ -18,6 +18,7 @@ from fixtures.evidence.audit import (
     Event,
     Kernel,
     Node,
+    StateAudit,
     parse_audit,
     read_audit,
     write_audit,
@@ -220,6 +221,17 @@ def test_a_run_without_an_audit_is_not_judged_and_an_empty_one_proves_nothing() 
     (finding,) = judge_graphs(run, lambda _run: CaptureAudit(notes=("nodes: no driver",)))
     assert (finding.status, finding.fault_class) == (Status.VACUOUS, "H")
     assert "no driver" in finding.why
+
+
+def test_states_alone_are_no_look_at_the_graphs() -> None:
+    states = (StateAudit(descriptor=FULL, owner="target", layers=1, objects=1),)
+    blind = CaptureAudit(parts=("nodes", "state"), states=states, notes=("no cuda-bindings",))
+    (finding,) = judge_graphs(a_run(a_cell()), lambda _run: blind)
+    assert (finding.status, finding.fault_class) == (Status.VACUOUS, "H")
+    asked = blind.model_copy(update={"parts": ("state",)})
+    assert [one.status for one in judge_graphs(a_run(a_cell()), lambda _run: asked)] == [
+        Status.PASS
+    ]
 
 
 def test_a_cell_without_graphs_has_nothing_to_pass() -> None:

@@ -129,6 +129,13 @@ class TestTiers:
         with pytest.raises(InfraError, match="not available here"):
             planned(machine=machine, tier=tier)
 
+    def test_a_tier_named_that_the_sweep_has_not_for_a_model_is_no_silence(self) -> None:
+        hopper = Gpu(uuid="GPU-1", name="NVIDIA H200", memory_gib=139.8, capability=(9, 0))
+        built = a_source().model_copy(update={"kind": "installed", "compiled": True})
+        request = PlanRequest.parse(tier="contract,score", model="llama")
+        with pytest.raises(ConfigError, match="no score cells"):
+            plan(request, built, MachineProbe(gpus=(hopper,)), CATALOG)
+
     @pytest.mark.parametrize("devices", [("/dev/nvidia0",), ("PCI 0000:19:00.0",)])
     def test_a_gpu_that_cannot_be_used_is_infra_in_auto(self, devices: tuple[str, ...]) -> None:
         broken = MachineProbe(nvml_error="Driver/library version mismatch", devices=devices)
