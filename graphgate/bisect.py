@@ -115,10 +115,15 @@ def bisect(
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the same command goes on with the steps in {out}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
+    _tell(outcome, out, as_json=as_json)
+    raise typer.Exit(ExitCode.ALLOW if outcome.found else ExitCode.MISSING)
+
+
+def _tell(outcome: Outcome, out: Path, *, as_json: bool) -> None:
+    """Write the outcome beside the steps, and print it."""
     write_whole(out / OUTCOME_FILE, outcome.to_json().encode())
     told = outcome.to_json() if as_json else "\n".join(one_line(t) for t in report_lines(outcome))
     typer.echo(told)
-    raise typer.Exit(ExitCode.ALLOW if outcome.found else ExitCode.MISSING)
 
 
 def _required(value: str | None, option: str) -> str:

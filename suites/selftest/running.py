@@ -24,18 +24,19 @@ from suites.selftest.children import ENTRY
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def under_emulation(release: str, module: str, *arguments: str) -> str:
-    """What a module of suites/selftest/child prints in the Python of the CPU tiers.
-
-    The release's sources are on its path.
-    """
+def in_slim_python(
+    release: str, module: str, *arguments: str, folder: Path = ROOT, **variables: str
+) -> str:
+    """What a module prints, run in the Python of the CPU tiers with a release on its path."""
     done = subprocess.run(
-        [str(slim_python()), "-m", f"suites.selftest.child.{module}", *arguments],
-        cwd=ROOT,
+        [str(slim_python()), "-P", "-m", module, *arguments],
+        cwd=folder,
         env={
             **os.environ,
             "PYTHONPATH": f"{ROOT}:{resolve(release).python_path}",
             "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            **variables,
         },
         capture_output=True,
         text=True,
@@ -44,6 +45,11 @@ def under_emulation(release: str, module: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def under_emulation(release: str, module: str, *arguments: str) -> str:
+    """What a module of suites/selftest/child prints about a release's code on a CPU."""
+    return in_slim_python(release, f"suites.selftest.child.{module}", *arguments)
 
 
 SOURCE = Source(

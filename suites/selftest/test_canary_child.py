@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 from fixtures.cells.axes import Breakable, GraphMode, Tier
 from fixtures.cells.cell import Cell, CellKey, Resolution
 from fixtures.cells.spec import OBSERVATION_FILE, ChildSpec
 from fixtures.evidence.cellrun import Observation, RefusalKind
-from fixtures.source.environment import slim_python
-from fixtures.source.resolve import resolve
+from suites.selftest.running import in_slim_python
 
-ROOT = Path(__file__).resolve().parents[2]
+RELEASE = "0.33.0"
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -23,27 +20,6 @@ LLAMA = {
     "num_hidden_layers": 1,
     "num_attention_heads": 1,
 }
-
-
-def child(
-    module: list[str], folder: Path, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """A module run in the Python of the CPU tiers, with vLLM's sources on its path."""
-    tree = resolve("0.33.0").python_path
-    return subprocess.run(
-        [str(slim_python()), "-P", "-m", *module],
-        cwd=folder,
-        env={
-            **os.environ,
-            **(environment or {}),
-            "PYTHONPATH": f"{ROOT}:{tree}",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
 
 
 def observed(
@@ -59,10 +35,11 @@ def observed(
         engine=engine,
         expected=Resolution(mode=GraphMode.NONE, reason="a test of the child"),
     )
-    spec = ChildSpec(cell=cell, attempt_dir=str(folder), source_version="0.33.0")
+    spec = ChildSpec(cell=cell, attempt_dir=str(folder), source_version=RELEASE)
     (folder / "spec.json").write_text(spec.to_json())
-    done = child(["fixtures.child.main", "--spec", "spec.json"], folder, environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+    in_slim_python(
+        RELEASE, "fixtures.child.main", "--spec", "spec.json", folder=folder, **(environment or {})
+    )
     return Observation.read_json(folder / OBSERVATION_FILE)
 
 
@@ -84,10 +61,8 @@ def test_a_plugin_that_is_not_loaded_is_the_nodes_fault_and_no_engine_starts(
 
 
 def test_a_forked_engine_process_loads_the_plugin_too(tmp_path: Path) -> None:
-    done = child(
-        ["suites.selftest.child.forked_engine"], tmp_path, {"GRAPHGATE_PROBE_FOLDER": str(tmp_path)}
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    module = "suites.selftest.child.forked_engine"
+    in_slim_python(RELEASE, module, folder=tmp_path, GRAPHGATE_PROBE_FOLDER=str(tmp_path))
     assert proven_roles(tmp_path) == {"frontend", "core"}
 
 
