@@ -206,6 +206,15 @@ class TestBadInput:
         with pytest.raises(ConfigError, match=r"unheard-of.*--wheels"):
             make_bundle(request, tmp_path / "out")
 
+    def test_what_contradicts_itself_is_told_in_pips_words(
+        self, tmp_path: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_wheel(tmp_path / "more", "1.0", {}, name="picky", requires=["vllm<1"])
+        monkeypatch.setenv("PIP_FIND_LINKS", f"{shelf} {tmp_path / 'more'}")
+        request = self.request(also=(Requirement("picky"),))
+        with pytest.raises(ConfigError, match=r"picky 1\.0 depends on vllm<1"):
+            make_bundle(request, tmp_path / "out")
+
     def test_no_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pip_without_network(monkeypatch)
         with pytest.raises(InfraError, match="index can't be reached"):
