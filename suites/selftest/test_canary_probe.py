@@ -48,3 +48,16 @@ def test_graphs_made_while_serving_and_replays_left_out_show_in_the_counts() -> 
     assert late["before"] == 0 < sum(use["graphs"] for use in late["uses"])
     never = by_size(counts("0.33.0", "PIECEWISE", "1", "piecewise-captures-nothing"), "PIECEWISE")
     assert not any(use["graphs"] or use["replays"] for use in never.values())
+
+
+@pytest.mark.parametrize(
+    ("drafted", "owners"),
+    [("1", {"target", "draft-prefill"}), ("2", {"target", "draft-prefill", "draft-decode"})],
+)
+def test_graphs_of_later_drafts_count_only_where_there_are_later_drafts(
+    drafted: str, owners: set[str]
+) -> None:
+    found = counts("0.33.0", "FULL_DECODE_ONLY", "0", "", drafted)
+    assert {use["owner"] for use in found["uses"]} == owners
+    empty = {use["owner"] for use in found["uses"] if not use["graphs"]}
+    assert empty == owners & {"draft-decode"}, "what ought to be captured and is not, shows"

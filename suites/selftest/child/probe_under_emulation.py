@@ -1,6 +1,9 @@
 """Puts the canary's probe around a release's real capture code on a CPU, and prints its counts.
 
-Usage: python -m suites.selftest.child.probe_under_emulation MODE BREAKABLE(0|1) [MUTANT]
+Usage: python -m suites.selftest.child.probe_under_emulation MODE BREAKABLE(0|1) [MUTANT [DRAFTS]]
+
+DRAFTS tokens are drafted a step by a draft whose first token's graphs are captured and whose
+later tokens' are only planned, as the engine leaves them where it drafts one.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ _MODULES = (
 )
 
 
-def main(mode: str, breakable: str, mutant: str = "") -> None:
+def main(mode: str, breakable: str, mutant: str = "", drafts: str = "") -> None:
     """Capture and replay with the probe installed; one JSON object on the last line."""
     os.environ.update(
         VLLM_USE_V2_MODEL_RUNNER="0",
@@ -43,7 +46,12 @@ def main(mode: str, breakable: str, mutant: str = "") -> None:
     engine = Engine(Settings(mode=mode, breakable=on, compiled=not on, support="ALWAYS"))
     manager = manager_of(engine)
     capture(engine, manager)
-    runner = SimpleNamespace(cudagraph_manager=manager, speculator=None)
+    draft = SimpleNamespace(
+        num_speculative_steps=int(drafts or 0),
+        prefill_cudagraph_manager=manager,
+        decode_cudagraph_manager=manager_of(engine),
+    )
+    runner = SimpleNamespace(cudagraph_manager=manager, speculator=draft if drafts else None)
     tally.begin()
     before = sum(use.graphs for use in tally.descriptors(runner))
     inference(replay)(engine, manager)
