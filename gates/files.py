@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fixtures.errors import ConfigError
-from fixtures.evidence.audit import CaptureAudit, read_audit
+from fixtures.evidence.audit import AUDIT_FILE, CaptureAudit, read_audit
 from fixtures.evidence.cellrun import CellRun, EvidenceFile
 from fixtures.evidence.outputs import Outputs, read_outputs
 from fixtures.evidence.samples import Samples, read_samples
@@ -20,6 +20,8 @@ from fixtures.evidence.samples import Samples, read_samples
 
 class CellFiles(Protocol):
     """The files that a run's observation names; None where it names none.
+
+    An audit is there without an observation too, where the engine died after its captures.
 
     Raises:
         ConfigError: the file is missing, was changed, or cannot be read.
@@ -88,8 +90,11 @@ class EvidenceFiles:
         return self._outputs[file.sha256]
 
     def graphs(self, run: CellRun) -> CaptureAudit | None:
-        """What the capture audit recorded; each file is read once."""
-        file = run.observation.graphs if run.observation is not None else None
+        """What the capture audit recorded; each file is read once.
+
+        An engine that died left what was known before its first replay.
+        """
+        file = run.observation.graphs if run.observation is not None else _left_behind(run)
         if file is None:
             return None
         if file.sha256 not in self._graphs:
@@ -116,3 +121,10 @@ class EvidenceFiles:
                 remedy="judge the whole output folder, with its cells",
             )
         return found[0]
+
+
+def _left_behind(run: CellRun) -> EvidenceFile | None:
+    """The audit in the last attempt's folder, by the list that the supervisor made of it."""
+    found = (one for attempt in run.attempts[-1:] for one in attempt.artifacts)
+    digest = next((one.sha256 for one in found if one.path == AUDIT_FILE), None)
+    return EvidenceFile(file=AUDIT_FILE, sha256=digest) if digest else None

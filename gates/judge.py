@@ -60,6 +60,9 @@ OWN_STATUSES = frozenset(
 )
 """Statuses of the run itself: where liveness gives one, there is nothing left to gate."""
 
+DIED = frozenset({Status.CRASH, Status.HANG})
+"""Of these, statuses of an engine that may have left an audit of its captures: it says why."""
+
 
 def judge_cell(
     run: CellRun,
@@ -75,6 +78,8 @@ def judge_cell(
     shows in the mode that came true is not hidden by it.
     """
     findings = judge_liveness(run, reference, policy)
+    if worst(findings) in DIED:
+        findings += judge_graphs(run, files.graphs)
     if worst(findings) not in OWN_STATUSES:
         for gate in GATES:
             findings += gate(run, reference, policy)

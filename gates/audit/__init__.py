@@ -79,4 +79,5 @@ def _passed(audit: CaptureAudit, harmless: Harmless) -> Finding:
         if audit.replays
         else "no replay was looked at"
     )
+    why += "; the record ends before the first replay" if audit.stage == "captured" else ""
     return Finding(gate=Gate.AUDIT, check="graphs", status=Status.PASS, n=len(graphs), why=why)

@@ -4,7 +4,8 @@ Owns following each address from the end of its capture to the later checkpoints
 
 A graph's temporaries lie in its pool and are free again when the capture ends: the pool keeps
 them for the graphs that share it, and every replay writes them before it reads them. So memory
-of a pool counts only where the graph did not make it: what was live before its pass was prepared.
+of a pool counts only where the graph did not make it: what was live before its pass was prepared,
+and what was free when all graphs were there and is a tensor's later: that one is not a graph's.
 Records of version 1 can't tell that (see Block.older), so there all memory of pools is taken as
 the graph's own.
 """
@@ -21,6 +22,8 @@ from gates.audit.harmless import Check, Harmless
 from gates.audit.words import CAPTURE, by_fact, failed, graph_name, kernel_name, some
 from gates.verdict import Finding
 
+_ALL_CAPTURED = "all-captured"
+"""The checkpoint after the captures of a manager; the last one counts."""
 _FREES = ("free_requested", "free_completed", "segment_free", "segment_unmap")
 
 
@@ -89,6 +92,7 @@ def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
     """Every address that lay in memory when its capture ended and lost it later, once each."""
     later = [MemoryMap(checkpoint) for checkpoint in audit.checkpoints if checkpoint.traces is None]
     tells_older = audit.schema_version > 1
+    done = max((at for at, memory in enumerate(later) if memory.name == _ALL_CAPTURED), default=0)
     for trace, settled in settled_memory(audit):
         seen: set[int] = set()
         for kernel, word in _trace_words(audit, trace):
@@ -98,6 +102,8 @@ def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
             seen.add(word.value)
             own = bool(block.pool) and not (tells_older and block.older and block.state == "live")
             lost = _lost(trace, word.value, block, later, own)
+            if lost is None and own:
+                lost = _carved(word.value, block, later[done:])
             if lost is not None:
                 why, last = lost
                 history = _history(trace, word.value, block, last or block)
@@ -152,6 +158,25 @@ def _lost(
         given = not same or _freed_since(trace, address, now)
         if given:
             return f"had been freed and given away at checkpoint {memory.name}", now
+    return None
+
+
+def _carved(address: int, block: Block, later: list[MemoryMap]) -> tuple[str, Block | None] | None:
+    """Where memory of the graphs' pool was handed out after the last capture.
+
+    Args:
+        address: lies in `block` when its graph's capture ended.
+        block: memory of a pool that the graph made itself.
+        later: the memory from the moment on at which all graphs were captured.
+    """
+    free = False
+    for memory in later:
+        now = memory.at(address)
+        if now is None or now.pool != block.pool:
+            return None
+        if free and now.state == "live":
+            return f"a tensor that is no graph's was given at checkpoint {memory.name}", now
+        free = free or now.state == "freed"
     return None
 
 
