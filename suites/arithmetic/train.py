@@ -1,11 +1,13 @@
-"""Trains a small Llama to answer the made arithmetic questions, and examines it.
+"""Trains a small model to answer the made arithmetic questions, and examines it.
 
-Owns the model's shape, its tokenizer and the training. Must not know: vLLM and GraphGate.
+Owns the training. Must not know: vLLM and GraphGate.
 Runs on CUDA (bf16) or a CPU, in any Python that has torch and transformers. The weights are
 stored in bf16, and it is those that are examined. Equal seeds on equal machines give equal
-weights; another GPU gives others, so a model is known by the hash of its weights.
+weights unless `--seconds` cuts them short; another GPU gives others, so a model is known by the
+hash of its weights.
 
-Usage: python -m suites.arithmetic.train --out DIR [--steps N] [--device cuda|cpu] [--seed N]
+Usage: python -m suites.arithmetic.train --out DIR [--shape llama|mla] [--steps N] [--seconds S]
+           [--enough SHARE] [--device cuda|cpu] [--seed N]
 """
 
 from __future__ import annotations
@@ -23,111 +25,115 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from suites.arithmetic.questions import Question, held_out_questions, questions
+from suites.arithmetic.questions import held_out_questions, questions
+from suites.arithmetic.shapes import PROMPT, SHAPES, make_tokenizer
 
 SEED = 1
 RECORD = "training.json"
 """How a model came about, beside its weights."""
-PROMPT = "Question: {question}\nAnswer: "
-"""As the task's `doc_to_text` writes it (suites/questions/arithmetic.yaml)."""
 
-_END, _PAD = "<|end|>", "<|pad|>"
-_VOCABULARY = 384
-_FOR_TOKENIZER = 4000
-_LONGEST = 256
 _UNLABELLED = -100
 _EXAMINED_AT_ONCE = 200
+_RISE = 0.05
+_LINES = 40
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How long and how fast. `batch` is in questions."""
+    """How long and how fast. `batch` is in questions.
 
+    `seconds` ends the training early, with the whole fall of the rate by then; `enough` ends it
+    where that share of the latest questions, none of which came before, was answered exactly.
+    """
+
+    shape: str
     steps: int
     batch: int
     rate: float
     seed: int
     device: str
+    seconds: float | None = None
+    enough: float | None = None
 
 
-def make_tokenizer(seed: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of a few hundred tokens in which every digit is its own."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY,
-        special_tokens=[_PAD, _END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    texts = (
-        PROMPT.format(question=made.question) + made.answer
-        for made in islice(questions(seed, held_out=False), _FOR_TOKENIZER)
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=_END,
-        pad_token=_PAD,
-        padding_side="left",
-        model_max_length=_LONGEST,
-        clean_up_tokenization_spaces=False,
-    )
+class Exact:
+    """Which share of the questions was answered exactly since the last look."""
+
+    def __init__(self, device: str) -> None:
+        self._right = torch.zeros((), device=device)
+        self._asked = 0
+
+    def add(self, logits: torch.Tensor, labels: torch.Tensor) -> None:
+        """Counts a batch: a row is right where every token of its answer is the likeliest."""
+        guesses, wanted = logits[:, :-1].argmax(-1), labels[:, 1:]
+        self._right += ((guesses == wanted) | (wanted == _UNLABELLED)).all(-1).sum()
+        self._asked += len(labels)
+
+    def share(self) -> float:
+        """The share, and a new count."""
+        found = int(self._right.item()) / max(1, self._asked)
+        self._right.zero_()
+        self._asked = 0
+        return found
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """An untrained Llama whose heads are of a size that FlashAttention takes."""
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=64,
-        max_position_embeddings=_LONGEST,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return LlamaForCausalLM(config)
+def train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> int:
+    """Trains in place, progress a line: AdamW, a short rise and a cosine's fall of the rate.
 
-
-def train(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> None:
-    """Trains in place: AdamW, a short rise and a cosine's fall of the rate, progress a line."""
+    Returns:
+        The steps that were taken.
+    """
     model.to(recipe.device).train()
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
-    batches = _batches(tokenizer, recipe)
-    began = time.monotonic()
+    batches, exact = _batches(tokenizer, recipe), Exact(recipe.device)
+    began, every = time.monotonic(), max(1, recipe.steps // _LINES)
     for step in range(recipe.steps):
+        done = _done(step, recipe, time.monotonic() - began)
+        if done >= 1:
+            return step
         for group in optimizer.param_groups:
-            group["lr"] = recipe.rate * _share(step, recipe.steps)
-        with _precision(recipe.device):
-            loss = model(**next(batches)).loss
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        if step % max(1, recipe.steps // 40) == 0 or step == recipe.steps - 1:
-            seconds = time.monotonic() - began
-            print(
-                f"step {step + 1}/{recipe.steps} loss {loss.item():.4f} {seconds:.0f}s", flush=True
-            )
+            group["lr"] = recipe.rate * _share(done, recipe.steps)
+        loss = _step(model, optimizer, next(batches), exact)
+        if (step + 1) % every == 0 or step == recipe.steps - 1:
+            share, seconds = exact.share(), time.monotonic() - began
+            told = f"loss {loss.item():.4f}, {share:.2%} exact, {seconds:.0f}s"
+            print(f"step {step + 1}/{recipe.steps} {told}", flush=True)
+            if recipe.enough is not None and share >= recipe.enough:
+                return step + 1
+    return recipe.steps
 
 
-def _share(step: int, steps: int) -> float:
-    """The share of the full rate at a step."""
-    rise = max(1, steps // 20)
-    if step < rise:
-        return (step + 1) / rise
-    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))
+def _step(
+    model: PreTrainedModel,
+    optimizer: torch.optim.Optimizer,
+    batch: dict[str, torch.Tensor],
+    exact: Exact,
+) -> torch.Tensor:
+    """One step; the batch's loss."""
+    with _precision(batch["labels"].device.type):
+        output = model(**batch)
+    exact.add(output.logits.detach(), batch["labels"])
+    optimizer.zero_grad(set_to_none=True)
+    output.loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    loss: torch.Tensor = output.loss.detach()
+    return loss
+
+
+def _done(step: int, recipe: Recipe, seconds: float) -> float:
+    """How much of the training is behind: of its steps, or of its time where that ends first."""
+    return max(step / recipe.steps, seconds / recipe.seconds if recipe.seconds else 0.0)
+
+
+def _share(done: float, steps: int) -> float:
+    """The share of the full rate where `done` of the training is behind."""
+    rise = max(1 / steps, _RISE)
+    if done < rise:
+        return min(1.0, (done + 1 / steps) / rise)
+    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (done - rise) / max(1e-9, 1 - rise)))
 
 
 def _precision(device: str) -> AbstractContextManager[Any]:
@@ -140,30 +146,26 @@ def _batches(
     """Batches of questions with their answers; only the answers are learnt."""
     stream = questions(recipe.seed, held_out=False)
     while True:
-        rows = [_row(tokenizer, made) for made in islice(stream, recipe.batch)]
-        width = max(len(ids) for ids, _ in rows)
-        padded = [
-            (ids + [tokenizer.pad_token_id] * (width - len(ids)), begin, len(ids))
-            for ids, begin in rows
+        made = list(islice(stream, recipe.batch))
+        prompts = tokenizer([PROMPT.format(question=one.question) for one in made])["input_ids"]
+        answers = tokenizer([one.answer for one in made])["input_ids"]
+        rows = [
+            [*asked, *given, tokenizer.eos_token_id]
+            for asked, given in zip(prompts, answers, strict=True)
         ]
-        ids = torch.tensor([row for row, _, _ in padded])
+        width = max(map(len, rows))
+        ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in rows])
         labels = torch.full_like(ids, _UNLABELLED)
-        for number, (_, begin, end) in enumerate(padded):
-            labels[number, begin:end] = ids[number, begin:end]
+        for number, (asked, row) in enumerate(zip(prompts, rows, strict=True)):
+            labels[number, len(asked) : len(row)] = ids[number, len(asked) : len(row)]
         # Padding lies behind every answer, where a causal model can't see it: no mask is needed.
         yield {"input_ids": ids.to(recipe.device), "labels": labels.to(recipe.device)}
-
-
-def _row(tokenizer: PreTrainedTokenizerFast, made: Question) -> tuple[list[int], int]:
-    """The tokens of a question and its answer, and where the answer begins."""
-    prompt = tokenizer.encode(PROMPT.format(question=made.question))
-    return [*prompt, *tokenizer.encode(made.answer), tokenizer.eos_token_id], len(prompt)
 
 
 def examine(folder: Path, count: int, device: str) -> float:
     """The share of exact answers to `count` held-out questions, by the stored weights, greedily."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
     asked = held_out_questions(count)
     right = 0
     for at in range(0, len(asked), _EXAMINED_AT_ONCE):
@@ -190,27 +192,36 @@ def _final(answer: str) -> str:
     return answer.rpartition("#### ")[2].strip()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Trains, stores and examines a model; the last line is JSON with the share of right ones."""
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="suites.arithmetic.train", description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for model and tokenizer")
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="llama")
+    parser.add_argument("--steps", type=int, default=6000, help="at most")
+    parser.add_argument("--seconds", type=float, help="at most, of training alone")
+    parser.add_argument("--enough", type=float, help="share of exact answers that ends it")
     parser.add_argument("--batch", type=int, default=256, help="questions a step")
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--examine", type=int, default=1000, help="held-out questions")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    given = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Trains, stores and examines a model; the last line is JSON with the share of right ones."""
+    given = _arguments(arguments)
     torch.manual_seed(given.seed)
-    recipe = Recipe(given.steps, given.batch, given.rate, given.seed, given.device)
-    tokenizer = make_tokenizer(given.seed)
-    model = make_model(tokenizer)
+    wanted = {name: value for name, value in vars(given).items() if name not in ("out", "examine")}
+    recipe = Recipe(**wanted)
+    shape = SHAPES[given.shape]
+    tokenizer = make_tokenizer(shape.vocabulary, given.seed)
+    model = shape.make(tokenizer)
     print(f"{model.num_parameters()} parameters, {len(tokenizer)} tokens, on {given.device}")
-    train(model, tokenizer, recipe)
+    taken = train(model, tokenizer, recipe)
     model.to(torch.bfloat16).save_pretrained(given.out)
     _save_tokenizer(tokenizer, given.out)
     share = examine(given.out, given.examine, given.device)
-    record = {**asdict(recipe), "exact_match": share, "questions": given.examine}
+    record = {**asdict(recipe), "taken": taken, "exact_match": share, "questions": given.examine}
     (given.out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(record))
     return 0
