@@ -11,10 +11,9 @@ import typer
 import yaml
 
 from fixtures.cells.axes import Tier
-from fixtures.cells.cell import Cell, Plan
+from fixtures.cells.cell import HOPPER, Cell, Plan
 from fixtures.cells.evaluation import evaluation_of
 from fixtures.cells.machine import Gpu, MachineProbe
-from fixtures.cells.tiers import HOPPER
 
 DryRun = Annotated[
     bool,

@@ -17,6 +17,7 @@ from fixtures.cells.models import CanaryModel, Setting
 from fixtures.cells.planner import plan
 from fixtures.cells.request import PlanRequest
 from fixtures.cells.sweeps import load_catalog
+from fixtures.cells.tiers import Obstacle, score_obstacle
 from fixtures.errors import InfraError
 from fixtures.run.environment import REPOSITORY
 from fixtures.source.environment import slim_python
@@ -86,6 +87,7 @@ class TestWhatTheChildIsTold:
         assert cell.environment["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "1"
         assert "CUDA_VISIBLE_DEVICES" not in cell.environment
         assert cell.requirements.gpus == 1
+        assert cell.requirements.capability == H200.capability
         assert 0 < cell.requirements.gpu_memory_gib <= H200.memory_gib / 8
 
     def test_a_reference_differs_in_the_mode_alone(self) -> None:
@@ -160,6 +162,24 @@ class TestWhereItRuns:
 
     def test_one_hopper_gpu_among_others_is_enough(self) -> None:
         assert planned(machine=MachineProbe(gpus=(L4, H200))).cells
+
+    def test_gpus_of_another_kind_do_not_make_up_for_small_hopper_ones(self) -> None:
+        spec = CATALOG.models["arithmetic"]
+        assert spec.score is not None
+        section = spec.score.model_copy(update={"memory_gib": 40, "memory_gib_each": 0})
+        wide = L4.model_copy(update={"memory_gib": 80})
+        small = H200.model_copy(update={"memory_gib": 20})
+        variant = spec.variants["default"]
+
+        def found(*gpus: Gpu) -> Obstacle | None:
+            return score_obstacle(section, variant, MachineProbe(gpus=gpus), a_source())
+
+        assert found(wide, H200) is None
+        told = found(wide, small)
+        assert told is not None
+        assert told.why.endswith(
+            "needs 1 GPU(s) of 40 GiB each, and here are: NVIDIA H200 (20 GiB)"
+        )
 
 
 CHOSEN = (
