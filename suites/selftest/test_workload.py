@@ -96,6 +96,20 @@ def test_mixed_steps_hold_the_rest_of_a_long_prompt_beside_decodes() -> None:
         assert decoding < LIMITS.max_num_batched_tokens, "the long prompt must begin at once"
 
 
+@pytest.mark.parametrize("spec_tokens", [0, 1, 3])
+def test_every_graph_size_has_a_first_step_that_is_no_decode(spec_tokens: int) -> None:
+    """A first step of one prompt as long as a decode is taken for one."""
+    workload = build_workload(LIMITS.model_copy(update={"spec_tokens": spec_tokens}), 1)
+    first = {
+        (sum(lengths), len(lengths))
+        for one in workload.rounds(Arms.ALL)
+        if (lengths := [len(request.prompt) for request in one.requests])
+    }
+    mixed = {tokens for tokens, requests in first if tokens != requests * (1 + spec_tokens)}
+    served = {LIMITS.padded(tokens) for tokens in mixed}
+    assert served >= set(LIMITS.capture_sizes) - {1 if not spec_tokens else 0}
+
+
 def test_the_drain_shrinks_by_one_request_a_step() -> None:
     ((scenario, requests),) = of_kind(USUAL, Kind.DRAIN).values()
     counts = [request.max_tokens for request in requests]
