@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.child.audit import memory as memory_module
+from fixtures.child.audit.choosing import Choice
 from fixtures.child.audit.memory import Memory, first_frame
 from fixtures.child.audit.parts import DEFAULT, Costs, Part, parts_of
 from fixtures.evidence.audit import CaptureAudit
+from fixtures.evidence.contract import Descriptor
 from fixtures.source.environment import slim_python
 from gates.audit import judge_audit
 from gates.audit.harmless import default_harmless
@@ -196,3 +198,18 @@ def test_an_address_is_found_exactly_where_a_block_is(sizes: list[int], address:
 
 def test_no_frame_outside_torch_is_no_name() -> None:
     assert first_frame([{"filename": "/x/torch/a.py"}, {"filename": "<string>"}]) == ""
+
+
+def test_a_padded_step_that_no_graph_can_hold_gives_way_to_one_that_fills_it() -> None:
+    choice, desc = Choice(), Descriptor(mode="FULL", num_tokens=4, num_reqs=4)
+    assert choice.wants(desc, 1, padded=True)
+    choice.failed(desc, 1, padded=True)
+    assert not choice.wants(desc, 1, padded=True)
+    assert choice.wants(desc, 1, padded=False)
+    choice.failed(desc, 1, padded=False)
+    assert not choice.wants(desc, 1, padded=False), "no graph can hold that step at all"
+    for longest in (2, 3):
+        assert choice.wants(desc, longest, padded=True)
+        choice.traced(desc, longest)
+        assert not choice.wants(desc, longest, padded=False)
+    assert not choice.wants(desc, 4, padded=False), "three of a descriptor are enough"
