@@ -183,15 +183,22 @@ class TestBlame:
         assert blame(a_crash(), Circumstances(DIED, oom_kills=1)).crash == a_crash()
 
     @pytest.mark.parametrize(
-        ("used", "shared", "kind"),
-        [(615, False, "AMB"), (90_000, False, "INFRA"), (90_000, True, "AMB")],
+        ("title", "used", "shared", "kind"),
+        [
+            ("GPU out of memory", 615, False, "AMB"),
+            ("GPU out of memory", 90_000, False, "INFRA"),
+            ("GPU out of memory", 90_000, True, "AMB"),
+            ("too little free GPU memory at start", 615, False, "AMB"),
+            ("too little free GPU memory at start", 90_000, False, "INFRA"),
+            ("too little free GPU memory at start", 615, True, "INFRA"),
+        ],
     )
     def test_gpu_memory_is_the_nodes_fault_where_strangers_had_it(
-        self, used: int, shared: bool, kind: str
+        self, title: str, used: int, shared: bool, kind: str
     ) -> None:
         before = reading_of(GPU, IDLE).model_copy(update={"memory_used_mib": used})
         watch = NodeWatch(before=before, after=before, shared=shared)
-        out_of_memory = a_crash("AMB", "GPU out of memory")
+        out_of_memory = a_crash("AMB", title)
         told = blame(out_of_memory, Circumstances(Exited(code=1), nodes=(watch,))).crash
         assert told is not None and told.kind.value == kind
 
