@@ -1,10 +1,11 @@
 """The recorded score cells: answers of real engines on a GPU, and how they get here.
 
-Owns the corpus folder `runs/h200-scores/`: a plan, a packed ledger, answers and outputs of each
-cell, where they come from, and what the judge says of them.
-`python -m suites.selftest.score_corpus OUT DATE ROOT... < KEYS` writes it anew from the cells of
-OUT that standard input names; ROOT are folders of that machine, longest first. `expected.json` is
-what the judge says now, so read it.
+Owns the corpus folders `runs/h200-scores*/`: a plan, a packed ledger, answers and outputs of each
+cell, where they come from, what the judge says of them, and which mutants their gate saw.
+`python -m suites.selftest.score_corpus NAME OUT DATE ROOT...` writes the folder NAME anew from all
+score cells of OUT that came to an end, blocked ones and crashes among them; ROOT are folders of
+that machine, longest first. `expected.json` is what the judge says now, so read it. Without
+arguments it prints the table of docs/scores.md over all folders.
 """
 
 from __future__ import annotations
@@ -17,35 +18,52 @@ from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fixtures.cells.cell import Plan
+from fixtures.cells.axes import Tier
+from fixtures.cells.cell import CellKey, Plan
+from fixtures.cells.mutants import load_mutants
 from fixtures.evidence.cellrun import CellRun
 from fixtures.run.ledger import Ledger
 from fixtures.run.outfolder import PLAN_FILE
 from fixtures.schema import Record
 from gates.evidence import LEDGER_FILE, judge_folder
+from gates.mutants import judge_mutants
 from gates.policy import read_policy
-from gates.scores.result import ScoreTest
+from gates.scores.result import ScoreTest, TestKind
 from gates.verdict import Gate, Verdict
 from suites.selftest.run_corpus import RUN_CORPUS
 from suites.selftest.zoo_corpus import scrubbed
 
 SCORE_CORPUS = RUN_CORPUS / "h200-scores"
+"""The first recording, of an engine whose healthy graphs lost nothing."""
 EXPECTED, PROVENANCE = "expected.json", "provenance.json"
+HEADER = (
+    "| cell | test | right | b, c | p | smallest drop with 80% power | power at 1 point | verdict |"
+)
 
 
 class ExpectedCell(Record):
-    """What is said of a cell: its status, how it ended, and its score tests in figures."""
+    """What is said of a cell: its status, how it ended, and its score tests in figures.
 
-    key: str
+    `blocks` are the checks of the score gate that block.
+    """
+
+    key: CellKey
     status: str
     liveness: str
+    blocks: tuple[str, ...] = ()
     tests: tuple[ScoreTest, ...]
 
 
 class Expected(Record):
-    """`expected.json`."""
+    """`expected.json`. `killed` are the mutants that the gate named for them saw."""
 
     cells: tuple[ExpectedCell, ...]
+    killed: tuple[str, ...] = ()
+
+
+def recordings() -> tuple[Path, ...]:
+    """All folders of recorded score cells."""
+    return tuple(sorted(path.parent for path in RUN_CORPUS.glob(f"h200-scores*/{EXPECTED}")))
 
 
 def unpacked(out: Path, corpus: Path = SCORE_CORPUS) -> Path:
@@ -60,49 +78,92 @@ def unpacked(out: Path, corpus: Path = SCORE_CORPUS) -> Path:
 def judged(out: Path, day: date) -> Expected:
     """What the judge says of the OUT folder `out` under the shipped policy and references."""
     verdicts = judge_folder([out], read_policy(), (), day).verdicts
-    return Expected(cells=tuple(map(_expected, verdicts)))
+    by_key = {str(verdict.key): verdict for verdict in verdicts}
+    planted = [mutant for mutant in load_mutants() if str(mutant.key) in by_key]
+    results = judge_mutants(planted, by_key)
+    return Expected(
+        cells=tuple(map(_expected, verdicts)),
+        killed=tuple(result.name for result in results if result.killed),
+    )
 
 
 def _expected(verdict: Verdict) -> ExpectedCell:
     tests = tuple(finding.test for finding in verdict.findings if finding.test is not None)
+    scores = [one for one in verdict.findings if one.gate is Gate.SCORES and one.status.blocks]
     return ExpectedCell(
-        key=str(verdict.key),
+        key=verdict.key,
         status=verdict.status.value,
         liveness="; ".join(one.why for one in verdict.findings if one.gate is Gate.LIVENESS),
+        blocks=tuple(finding.check for finding in scores),
         tests=tests,
     )
 
 
-def record(out: Path, day: date, roots: list[str], keys: frozenset[str]) -> None:
-    """Write the corpus from the cells `keys` of the OUT folder `out`."""
-    shutil.rmtree(SCORE_CORPUS, ignore_errors=True)
-    SCORE_CORPUS.mkdir(parents=True)
-    plan = Plan.read_json(out / PLAN_FILE)
-    cells = tuple(cell for cell in plan.cells if str(cell.key) in keys)
-    source = plan.source.model_copy(update={"python_path": f"releases/{plan.source.version}"})
-    bare = plan.model_copy(update={"source": source, "cells": cells})
-    (SCORE_CORPUS / PLAN_FILE).write_text(bare.to_json() + "\n", encoding="utf-8")
-    runs = [run for run in Ledger(out / LEDGER_FILE).read().runs if str(run.cell.key) in keys]
-    lines = "".join(f"{_bare(run).to_json(indent=None)}\n" for run in runs)
+def rows(expected: Expected) -> list[str]:
+    """Lines of a Markdown table: each cell's paired tests, or the floor where that is all."""
+    lines = []
+    for cell in expected.cells:
+        paired = [test for test in cell.tests if test.kind is not TestKind.FLOOR]
+        shown = [_figures(test) for test in paired or cell.tests] or [("", "", "", "", "", "")]
+        lines += [f"| {' | '.join((_named(cell.key), *one, _ended(cell)))} |" for one in shown]
+    return lines
+
+
+def _named(key: CellKey) -> str:
+    return f"{key.model} {key.mode}" + (f", `{key.variant}`" if key.variant else "")
+
+
+def _ended(cell: ExpectedCell) -> str:
+    told = cell.liveness.partition(";")[0].replace("|", "\\|")
+    return f"{cell.status}: {told}" if cell.status == "CRASH" else cell.status
+
+
+def _figures(test: ScoreTest) -> tuple[str, ...]:
+    drop = "none" if test.detectable is None else f"{100 * test.detectable:.2f}"
+    pairs = "" if test.b is None else f"{test.b}, {test.c}"
+    counted = f"{round(test.score * test.answers)} of {test.answers}"
+    return test.kind.value, counted, pairs, f"{test.p_value:.2g}", drop, f"{test.power:.0%}"
+
+
+def record(name: str, out: Path, day: date, roots: list[str]) -> None:
+    """Write the folder `name` of the corpus from the OUT folder `out`."""
+    corpus = RUN_CORPUS / name
+    shutil.rmtree(corpus, ignore_errors=True)
+    corpus.mkdir(parents=True)
+    planned = Plan.read_json(out / PLAN_FILE)
+    ended = [run for run in Ledger(out / LEDGER_FILE).read().runs if _is_recorded(run)]
+    keys = {str(run.cell.key) for run in ended}
+    scored = [cell for cell in planned.cells if cell.key.tier is Tier.SCORE]
+    source = planned.source.model_copy(update={"python_path": f"releases/{planned.source.version}"})
+    cells = tuple(cell for cell in scored if str(cell.key) in keys)
+    bare = planned.model_copy(update={"source": source, "cells": cells})
+    (corpus / PLAN_FILE).write_text(bare.to_json() + "\n", encoding="utf-8")
+    lines = "".join(f"{_bare(run).to_json(indent=None)}\n" for run in ended)
     packed = lzma.compress(scrubbed(lines, roots).encode(), preset=9)
-    (SCORE_CORPUS / f"{LEDGER_FILE}.xz").write_bytes(packed)
-    for run in runs:
-        _copy_files(run, out)
+    (corpus / f"{LEDGER_FILE}.xz").write_bytes(packed)
+    for run in ended:
+        _copy_files(run, out, corpus)
     with TemporaryDirectory() as room:
-        expected = judged(unpacked(Path(room) / "out"), day)
-    (SCORE_CORPUS / EXPECTED).write_text(expected.to_json() + "\n", encoding="utf-8")
-    about = json.dumps(_provenance(runs, day), indent=2)
-    (SCORE_CORPUS / PROVENANCE).write_text(about + "\n", encoding="utf-8")
+        expected = judged(unpacked(Path(room) / "out", corpus), day)
+    (corpus / EXPECTED).write_text(expected.to_json() + "\n", encoding="utf-8")
+    missing = [str(cell.key) for cell in scored if str(cell.key) not in keys]
+    about = json.dumps(_provenance(ended, missing, day), indent=2)
+    (corpus / PROVENANCE).write_text(about + "\n", encoding="utf-8")
 
 
-def _copy_files(run: CellRun, out: Path) -> None:
+def _is_recorded(run: CellRun) -> bool:
+    """Whether the cell is of the score tier and one of its attempts came to an end."""
+    return run.cell.key.tier is Tier.SCORE and bool(run.attempts)
+
+
+def _copy_files(run: CellRun, out: Path, corpus: Path) -> None:
     """The files that the observation names; logs, events and cores stay behind."""
     place = Path("cells") / str(run.cell.key) / f"attempt-{run.attempts[-1].index}"
     seen = run.observation
     for file in (seen.samples, seen.outputs) if seen is not None else ():
         if file is not None:
-            (SCORE_CORPUS / place).mkdir(parents=True, exist_ok=True)
-            shutil.copy(out / place / file.file, SCORE_CORPUS / place / file.file)
+            (corpus / place).mkdir(parents=True, exist_ok=True)
+            shutil.copy(out / place / file.file, corpus / place / file.file)
 
 
 def _bare(run: CellRun) -> CellRun:
@@ -111,30 +172,31 @@ def _bare(run: CellRun) -> CellRun:
     return run.model_copy(update={"attempts": attempts})
 
 
-def _provenance(runs: list[CellRun], day: date) -> dict[str, object]:
+def _provenance(runs: list[CellRun], missing: list[str], day: date) -> dict[str, object]:
     about = runs[0].provenance
     return {
         "vllm": about.source,
-        "what": "the trained model's score cells that finished, as the runner wrote them; logs, "
+        "what": "trained models' score cells that came to an end, as the runner wrote them; logs, "
         "events and GPU cores are left out, and folders and GPU names of the machine are cut off",
-        "machine": f"one {about.gpu}, shared with other cells; their crashes' Xid 31 stand in "
-        "the attempts of all cells that ran beside them",
+        "machine": f"one {about.gpu}, shared with other cells; a crash's Xid 31 stands in the "
+        "attempts of all cells that ran beside it",
         "driver": about.driver,
         "torch": about.torch,
         "python": about.python,
         "date": day.isoformat(),
-        "mutants": "score-stale-lengths and score-stale-block-table planted copies that were "
-        "freed in this run, so their graphs read freed memory: an illegal address. Since then "
-        "such mutants are two each, stale-* whose copy is kept alive, and freed-*; the stale-* "
-        "ones have not run on a GPU",
-        "not_run": "PIECEWISE and FULL did not finish in the time that the machine was there",
+        "not_run": missing,
     }
 
 
+def main(arguments: list[str]) -> None:
+    """Record a folder, or print the table."""
+    if arguments:
+        name, out, day, *roots = arguments
+        record(name, Path(out), date.fromisoformat(day), roots)
+    print("\n".join([HEADER, "|---" * HEADER.count(" | ") + "|---|"]))
+    for corpus in recordings():
+        print("\n".join(rows(Expected.read_json(corpus / EXPECTED))))
+
+
 if __name__ == "__main__":
-    record(
-        Path(sys.argv[1]),
-        date.fromisoformat(sys.argv[2]),
-        sys.argv[3:],
-        frozenset(sys.stdin.read().split()),
-    )
+    main(sys.argv[1:])

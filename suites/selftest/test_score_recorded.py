@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import lzma
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from fixtures.cells.cell import CellKey
-from fixtures.evidence.samples import Samples, read_samples, write_samples
+from fixtures.evidence.samples import Outcome, Samples, read_samples, write_samples
 from fixtures.run.ledger import Ledger
 from gates.evidence import LEDGER_FILE, judge_folder, read_evidence
 from gates.judge import judge_cell
@@ -17,12 +18,22 @@ from gates.policy import Policy, read_policy
 from gates.scores.references import references_of
 from gates.scores.result import ScoreTest, TestKind
 from gates.verdict import Finding, Status, Verdict
-from suites.selftest.score_corpus import EXPECTED, SCORE_CORPUS, Expected, judged, unpacked
+from suites.selftest.score_corpus import (
+    EXPECTED,
+    HEADER,
+    Expected,
+    judged,
+    recordings,
+    rows,
+    unpacked,
+)
 from suites.selftest.scrubbed import machine_path
 
 DAY = date(2026, 11, 30)
 NONE = "arithmetic.NONE.bk0.score"
 DECODE = "arithmetic.FULL_DECODE_ONLY.bk0.score"
+PAGE = Path(__file__).parents[2] / "docs" / "scores.md"
+RECORDINGS = pytest.mark.parametrize("corpus", recordings(), ids=lambda path: path.name)
 
 
 @pytest.fixture
@@ -53,26 +64,47 @@ def with_wrong(samples: Samples, count: int) -> Samples:
     return samples.model_copy(update={"tasks": (task,)})
 
 
-def lose(out: Path, key: str, count: int) -> None:
-    """Turn `count` recorded answers of a cell wrong, in its file and in the ledger."""
+def unreadable(samples: Samples, count: int) -> Samples:
+    """The first `count` answers turned into what cannot be parsed."""
+    (task,) = samples.tasks
+    changes = {"outcome": Outcome.UNPARSABLE, "correct": None, "answer": None}
+    spoiled = tuple(one.model_copy(update=changes) for one in task.samples[:count])
+    task = task.model_copy(update={"samples": (*spoiled, *task.samples[count:])})
+    return samples.model_copy(update={"tasks": (task,)})
+
+
+def lose(
+    out: Path, key: str, count: int, spoil: Callable[[Samples, int], Samples] = with_wrong
+) -> None:
+    """Spoil `count` recorded answers of a cell, in its file and in the ledger."""
     folder = out / "cells" / key / "attempt-0"
     run = Ledger(out / LEDGER_FILE).last_run(CellKey.parse(key))
     assert run is not None
     assert run.observation is not None
     assert run.observation.samples is not None
-    file = write_samples(folder, with_wrong(read_samples(folder, run.observation.samples), count))
+    file = write_samples(folder, spoil(read_samples(folder, run.observation.samples), count))
     observation = run.observation.model_copy(update={"samples": file})
     Ledger(out / LEDGER_FILE).append(run.model_copy(update={"observation": observation}))
 
 
-def test_the_recorded_cells_are_judged_as_expected(out: Path) -> None:
-    wanted = Expected.read_json(SCORE_CORPUS / EXPECTED)
-    found = judged(out, DAY)
+@RECORDINGS
+def test_the_recorded_cells_are_judged_as_expected(corpus: Path, tmp_path: Path) -> None:
+    wanted = Expected.read_json(corpus / EXPECTED)
+    found = judged(unpacked(tmp_path / "out", corpus), DAY)
+    assert found.killed == wanted.killed
     for one, other in zip(found.cells, wanted.cells, strict=True):
         assert (one.key, one.status, one.liveness) == (other.key, other.status, other.liveness)
+        assert one.blocks == other.blocks
         for test, expected in zip(one.tests, other.tests, strict=True):
             assert figures(test) == pytest.approx(figures(expected), rel=1e-6)
             assert (test.kind, test.task) == (expected.kind, expected.task)
+
+
+@RECORDINGS
+def test_the_page_shows_the_figures_of_every_recorded_cell(corpus: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8").splitlines()
+    assert HEADER in page
+    assert set(rows(Expected.read_json(corpus / EXPECTED))) <= set(page)
 
 
 def test_graphs_of_the_h200_lost_no_answer(out: Path) -> None:
@@ -101,6 +133,19 @@ def test_lost_answers_would_have_blocked(out: Path, count: int, checks: set[str]
     assert failed == checks
 
 
+def test_answers_that_cannot_be_read_block_with_figures(out: Path) -> None:
+    """What a graph leaves that computes nothing of use: there is no score, and still a test."""
+    lose(out, DECODE, 900, unreadable)
+    found = verdict(out, DECODE, read_policy())
+    assert named(found, "answers-graphgate-arithmetic").status is Status.INVALID
+    blocking = named(found, "unparsable-graphgate-arithmetic")
+    assert blocking.status is Status.FAIL
+    assert blocking.test is not None
+    assert (blocking.test.b, blocking.test.c, blocking.test.n) == (900, 0, 1000)
+    assert blocking.test.p_value < 1e-200
+    assert blocking.test.detectable == pytest.approx(0.0067, abs=1e-4)
+
+
 def test_the_recorded_reference_says_where_it_comes_from() -> None:
     (reference,) = references_of("arithmetic", read_policy().references).references
     assert (reference.right, reference.n, reference.questions) == (1000, 1000, 1000)
@@ -120,7 +165,9 @@ def test_the_recorded_reference_of_another_protocol_is_refused(out: Path) -> Non
     assert not any(finding.test for finding in found.findings)
 
 
-def test_the_recording_holds_nothing_of_its_machine(out: Path) -> None:
+@RECORDINGS
+def test_the_recording_holds_nothing_of_its_machine(corpus: Path, tmp_path: Path) -> None:
+    out = unpacked(tmp_path / "out", corpus)
     texts = [path for path in out.rglob("*") if path.suffix in (".json", ".jsonl")]
     packed = list(out.rglob("*.xz"))
     assert texts
