@@ -16,8 +16,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fixtures.errors import ConfigError
 from fixtures.evidence.audit import read_audit
-from fixtures.evidence.cellrun import CellRun
+from fixtures.evidence.cellrun import CellRun, EvidenceFile
 from fixtures.run.outfolder import OutFolder
 
 VLLM = ("import", "engine", "serving", "shutdown")
@@ -28,7 +29,7 @@ AUDIT = "graphs"
 
 
 class Cost(NamedTuple):
-    """Seconds of a cell's last attempt; None: its evidence is older than the clock.
+    """Seconds of a cell's last attempt; None: its evidence lacks the clock, or the audit's file.
 
     `total` is from start to exit. `vllm` are VLLM's, in their order. `own` is what is left of
     `total` without vLLM and the audit, with the probe's wrappers in the worker added: an upper
@@ -41,13 +42,20 @@ class Cost(NamedTuple):
     total: float
     vllm: tuple[float | None, ...]
     own: float | None
-    audit: float
+    audit: float | None
     loader: float | None
 
     @property
     def share(self) -> float | None:
         """`own` as a part of `total`."""
         return None if self.own is None else self.own / self.total
+
+    @property
+    def share_with_audit(self) -> float | None:
+        """`own` and `audit` as a part of `total`."""
+        if self.own is None or self.audit is None:
+            return None
+        return (self.own + self.audit) / self.total
 
 
 def cost_of(run: CellRun, folder: Path) -> Cost | None:
@@ -56,9 +64,6 @@ def cost_of(run: CellRun, folder: Path) -> Cost | None:
     Args:
         run: the cell's.
         folder: of its last attempt.
-
-    Raises:
-        ConfigError: the audit is not the one that the cell recorded.
     """
     found = run.observation
     if found is None or not run.attempts:
@@ -67,16 +72,25 @@ def cost_of(run: CellRun, folder: Path) -> Cost | None:
     clocks = found.timings
     waited = sum(clocks.get(name, 0.0) for name in (*VLLM, AUDIT))
     known = "child" in clocks
-    in_worker = sum(read_audit(folder, found.graphs).seconds.values()) if found.graphs else 0.0
+    in_worker = _audited(folder, found.graphs)
     return Cost(
         key=str(run.cell.key),
         model=run.cell.key.model,
         total=total,
         vllm=tuple(clocks.get(name) for name in VLLM),
         own=total - waited + clocks.get("probe", 0.0) if known else None,
-        audit=clocks.get(AUDIT, 0.0) + in_worker,
+        audit=None if in_worker is None else clocks.get(AUDIT, 0.0) + in_worker,
         loader=clocks.get("loader"),
     )
+
+
+def _audited(folder: Path, file: EvidenceFile | None) -> float | None:
+    if file is None:
+        return 0.0
+    try:
+        return sum(read_audit(folder, file).seconds.values())
+    except ConfigError:
+        return None
 
 
 def costs_in(out: Path) -> Iterator[Cost]:
@@ -106,11 +120,8 @@ def table_of(costs: list[Cost]) -> Table:
 def _figures(cost: Cost) -> Iterator[str]:
     for seconds in (cost.total, *cost.vllm, cost.audit, cost.loader, cost.own):
         yield "-" if seconds is None else f"{seconds:.1f}"
-    if cost.own is None or cost.share is None:
-        yield from ("-", "-")
-    else:
-        yield f"{100 * cost.share:.1f}"
-        yield f"{100 * (cost.own + cost.audit) / cost.total:.1f}"
+    for share in (cost.share, cost.share_with_audit):
+        yield "-" if share is None else f"{100 * share:.1f}"
 
 
 def _median(costs: list[Cost]) -> Cost:
@@ -119,7 +130,7 @@ def _median(costs: list[Cost]) -> Cost:
         total=median(cost.total for cost in costs),
         vllm=tuple(_median_of(column) for column in columns),
         own=_median_of([cost.own for cost in costs]),
-        audit=median(cost.audit for cost in costs),
+        audit=_median_of([cost.audit for cost in costs]),
         loader=_median_of([cost.loader for cost in costs]),
     )
 

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import Plan
-from fixtures.errors import ConfigError
+from fixtures.errors import ConfigError, GraphGateError
 from fixtures.evidence.cellrun import CellRun
 from fixtures.run.environment import ChildEnvironment
 from fixtures.run.events import CellFinished, CellStarted, RunEvent
@@ -183,12 +183,16 @@ def main(
 ) -> None:
     """Run cells packed and then one by one; print the seconds of each and the ratio."""
     console = Console(highlight=False, width=120)
-    plan = chosen(tier_plan(Tier.CANARY, vllm, "pr"), cell)
     names: list[tuple[str, int | None]] = [("warm-up", None)] if warm else []
     names += [(PACKED, None), (ALONE, 1)]
     until = time.monotonic() + 60 * minutes
-    environment = plan_environment(plan)
-    show(measure(plan, environment, out, names, until, console.print), console)
+    try:
+        plan = chosen(tier_plan(Tier.CANARY, vllm, "pr"), cell)
+        environment = plan_environment(plan)
+        show(measure(plan, environment, out, names, until, console.print), console)
+    except GraphGateError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
 
 
 if __name__ == "__main__":
