@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fixtures.cells.axes import Tier
+from fixtures.cells.cell import Source
 from fixtures.cells.machine import Gpu, MachineProbe
+from fixtures.cells.tiers import obstacle
 from fixtures.doctor.caches import CacheContents, contents, kept_caches
 from fixtures.doctor.findings import FINDINGS, State
 from fixtures.doctor.judge import (
@@ -270,6 +272,24 @@ class TestRecordedMachines:
         assert found[0] is expected
         assert words in found[1]
         assert lacks(made)[Tier.CANARY] == ()
+
+    @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0), None])
+    def test_a_kind_of_gpu_bars_the_tiers_that_the_planner_bars(
+        self, capability: tuple[int, int] | None
+    ) -> None:
+        machine = MachineProbe(gpus=(GPU.model_copy(update={"capability": capability}),))
+        installed = Source(
+            kind="installed",
+            request="",
+            version="0.26.0",
+            identity="",
+            python_path="",
+            compiled=True,
+        )
+        lacking = lacks(changed({"machine": machine}))
+        for tier in Tier:
+            barred = obstacle(tier, machine, installed) is not None
+            assert ("hopper" in lacking[tier]) is barred, tier
 
     def test_lm_eval_is_the_score_tiers_alone(self) -> None:
         modules = PYTHON.modules[:2]
