@@ -26,6 +26,12 @@ Raises:
     ConfigError: it cannot be read.
 """
 
+_ENDS = {
+    "captured": "; the record ends before the first replay",
+    "serving": "; the record ends while requests were served",
+}
+"""Where a record ends that an engine left which died."""
+
 
 def judge_graphs(run: CellRun, graphs_of: GraphsOf) -> tuple[Finding, ...]:
     """Findings on a run's graphs; nothing where it was not audited."""
@@ -79,5 +85,5 @@ def _passed(audit: CaptureAudit, harmless: Harmless) -> Finding:
         if audit.replays
         else "no replay was looked at"
     )
-    why += "; the record ends before the first replay" if audit.stage == "captured" else ""
+    why += _ENDS.get(audit.stage, "")
     return Finding(gate=Gate.AUDIT, check="graphs", status=Status.PASS, n=len(graphs), why=why)

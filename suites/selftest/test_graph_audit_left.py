@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from fixtures.evidence.audit import AUDIT_FILE, Block, CaptureAudit, Checkpoint, write_audit
+from fixtures.evidence.audit import (
+    AUDIT_FILE,
+    Block,
+    CaptureAudit,
+    Checkpoint,
+    MovedInput,
+    Refresh,
+    Replay,
+    ReplayedBuffer,
+    write_audit,
+)
 from fixtures.evidence.cellrun import Artifact, CellRun
 from fixtures.evidence.exits import Exited
 from gates.audit import judge_audit
@@ -17,6 +27,7 @@ from gates.judge import judge_cell
 from gates.policy import read_policy
 from gates.verdict import Status, Verdict
 from suites.selftest.audits import (
+    FULL,
     INPUT,
     NOTHING,
     POOL,
@@ -78,6 +89,24 @@ def test_a_record_that_was_changed_since_is_invalid_and_hides_no_crash(tmp_path:
     found = verdict(tmp_path, run)
     assert found.status is Status.CRASH
     assert [one.status for one in found.findings if one.gate == "audit"] == [Status.INVALID]
+
+
+def test_a_record_that_ends_early_says_nothing_about_buffers_that_nobody_wrote() -> None:
+    contents = {"input_buffers.seq_lens": (7, 7, 7, 7), "input_buffers.input_ids": (1, 2, 3, 4)}
+    buffers = tuple(ReplayedBuffer(name=name, contents=seen) for name, seen in contents.items())
+    moved = MovedInput(path="input_buffers.positions", captured=INPUT, live=INPUT + 4096)
+    record = audit(
+        trace("graph"),
+        trace("fresh"),
+        refreshes=(Refresh(descriptor=FULL, buffers=buffers),),
+        replays=(Replay(descriptor=FULL, requests=3, tokens=3, padded=4, moved=(moved,)),),
+    )
+    assert [one.check for one in judge_audit(record, NOTHING)] == [
+        "moved-input",
+        "never-refreshed",
+    ]
+    early = record.model_copy(update={"stage": "serving"})
+    assert [one.check for one in judge_audit(early, NOTHING)] == ["moved-input"]
 
 
 def test_a_later_record_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
