@@ -179,12 +179,13 @@ def main(
     minutes: Annotated[
         float, typer.Option("--minutes", help="Stop after so long; what ran is kept.")
     ] = 60,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Cells at a time when packed.")] = None,
     warm: Annotated[bool, typer.Option("--warm", help="Run packed once before.")] = False,
 ) -> None:
     """Run cells packed and then one by one; print the seconds of each and the ratio."""
     console = Console(highlight=False, width=120)
-    names: list[tuple[str, int | None]] = [("warm-up", None)] if warm else []
-    names += [(PACKED, None), (ALONE, 1)]
+    names: list[tuple[str, int | None]] = [("warm-up", jobs)] if warm else []
+    names += [(PACKED, jobs), (ALONE, 1)]
     until = time.monotonic() + 60 * minutes
     try:
         plan = chosen(tier_plan(Tier.CANARY, vllm, "pr"), cell)
