@@ -18,7 +18,8 @@ from pathlib import Path
 
 from fixtures.cells.cell import Plan
 from fixtures.errors import ConfigError
-from fixtures.evidence.cellrun import CellRun
+from fixtures.evidence.audit import AUDIT_FILE
+from fixtures.evidence.cellrun import Attempt, CellRun
 from fixtures.evidence.outputs import OUTPUTS_FILE
 from fixtures.run.outfolder import PLAN_FILE
 from gates.evidence import LEDGER_FILE
@@ -34,7 +35,7 @@ def record(out: Path, name: str, date: str, keys: Collection[str] = ()) -> Path:
 
     Of each cell the ledger's line and its outputs are kept. What a line lists besides
     (events, logs, the graph audit, cores) stays where it was; that the audit exists is taken
-    out of the observation, for a gate would look for it.
+    out of the observation, or of the list of a cell that died, for a gate would look for it.
 
     Args:
         out: as a gate left it.
@@ -81,10 +82,15 @@ def _kept(line: str, plan: Plan) -> CellRun:
     if found:
         raise ConfigError(f"names {found}", source=LEDGER_FILE, remedy="scrub it, then record it")
     run = CellRun.model_validate_json(line)
-    if run.observation is None:
-        return run
+    if run.observation is None:  # then a gate looks for what a dead engine may have left
+        return run.model_copy(update={"attempts": tuple(map(_unaudited, run.attempts))})
     observation = run.observation.model_copy(update={"graphs": None})
     return run.model_copy(update={"observation": observation})
+
+
+def _unaudited(attempt: Attempt) -> Attempt:
+    left = tuple(one for one in attempt.artifacts if one.path != AUDIT_FILE)
+    return attempt.model_copy(update={"artifacts": left})
 
 
 def _copy_outputs(out: Path, target: Path, run: CellRun) -> None:
