@@ -96,6 +96,37 @@ def test_mixed_steps_hold_the_rest_of_a_long_prompt_beside_decodes() -> None:
         assert decoding < LIMITS.max_num_batched_tokens, "the long prompt must begin at once"
 
 
+LARGE_GRAPHS = {
+    "len128": LIMITS.model_copy(
+        update={
+            "max_model_len": 128,
+            "max_num_seqs": 256,
+            "max_num_batched_tokens": 1024,
+            "capture_sizes": (1, 8, 128, 256, 496, 512),
+        }
+    ),
+    "default-sizes": LIMITS.model_copy(
+        update={
+            "max_model_len": 512,
+            "max_num_seqs": 256,
+            "max_num_batched_tokens": 2048,
+            "capture_sizes": (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)),
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("limits", LARGE_GRAPHS.values(), ids=LARGE_GRAPHS)
+def test_where_graphs_could_serve_the_first_step_none_pads_it(limits: WorkloadLimits) -> None:
+    """Padding moves bits, so what is compared bit for bit must not have been padded earlier."""
+    workload = build_workload(limits, 1)
+    for one in workload.rounds(Arms.REFERENCE):
+        scenario = workload.scenarios[one.scenario]
+        tokens = sum(len(request.prompt) for request in one.requests)
+        if scenario.on_size and tokens <= limits.max_num_batched_tokens:
+            assert limits.padded(tokens) in (None, tokens), scenario.name
+
+
 @pytest.mark.parametrize("spec_tokens", [0, 1, 3])
 def test_every_graph_size_has_a_first_step_that_is_no_decode(spec_tokens: int) -> None:
     """A first step of one prompt as long as a decode is taken for one."""
