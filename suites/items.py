@@ -53,9 +53,9 @@ def check(key: CellKey, gate: Gate, config: pytest.Config) -> None:
 
 def report(gate: Gate, verdict: Verdict) -> None:
     """Ends the item as pytest says it: failed, xfailed, skipped, or passed by returning."""
-    if gate is not Gate.LIVENESS and verdict.status in OWN_STATUSES - {Status.UNSUPPORTED}:
-        pytest.skip(f"not judged: the run itself is {verdict.status}")
     findings = tuple(finding for finding in verdict.findings if finding.gate is gate)
+    if not findings and verdict.status in OWN_STATUSES - {Status.UNSUPPORTED}:
+        pytest.skip(f"not judged: the run itself is {verdict.status}")
     if not findings:
         return
     status = worst(findings)

@@ -128,6 +128,10 @@ class TestOneItem:
         with pytest.warns(UserWarning, match="XPASS is why"):
             report(Gate.AUDIT, a_verdict((Gate.AUDIT, Status.XPASS)))
 
+    def test_what_the_audit_left_of_a_crash_fails_too(self) -> None:
+        with pytest.raises(pytest.fail.Exception, match="FAIL audit:C: FAIL is why"):
+            report(Gate.AUDIT, a_verdict((Gate.LIVENESS, Status.CRASH), (Gate.AUDIT, Status.FAIL)))
+
     def test_gates_after_a_crash_are_not_judged(self) -> None:
         with pytest.raises(pytest.skip.Exception, match="not judged: the run itself is CRASH"):
             report(Gate.AUDIT, a_verdict((Gate.LIVENESS, Status.CRASH)))
