@@ -35,15 +35,22 @@ from gates.verdict import Verdict
 _NOTE = ".pytest-session"
 
 
+class NoHopperError(InfraError):
+    """The machine has no Hopper GPU, whole or broken: no test of kernels could be meant for it."""
+
+
 def tier_plan(tier: Tier, vllm: str | None, sweep: str) -> Plan:
     """The cells of a tier in a sweep. Raises what the planner and the resolver raise.
 
     The machine is looked at before a release is fetched.
+
+    Raises:
+        NoHopperError: the tier needs a Hopper GPU, and there is none.
     """
     request, machine = PlanRequest(sweep=sweep, tiers=(tier,)), probe_machine()
     missing = None if tier is Tier.CONTRACT else no_hopper(machine)
     if missing:
-        raise InfraError(f"--tier {tier}: not available here: {missing}")
+        raise NoHopperError(f"--tier {tier}: not available here: {missing}")
     return plan(request, resolve(vllm), machine, load_catalog())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from fixtures.cells.machine import Gpu, MachineProbe
 from fixtures.errors import InfraError
 from gates.judge import GATES_OF_TIER
 from suites import session
+from suites.hopper.test_hopper import pytest_generate_tests as generate
 from suites.session import tier_plan
 
 
@@ -54,3 +57,31 @@ def test_a_hopper_node_plans_every_canary_cell(monkeypatch: pytest.MonkeyPatch) 
     )
     with pytest.raises(InfraError, match="compiled extensions"):
         tier_plan(Tier.CANARY, None, "pr")
+
+
+L4 = Gpu(uuid="GPU-2", name="NVIDIA L4", memory_gib=22.5, capability=(8, 9))
+
+
+@pytest.mark.parametrize(
+    ("machine", "skips"),
+    [
+        (MachineProbe(nvml_error="no driver"), True),
+        (MachineProbe(gpus=(L4,)), True),
+        (MachineProbe(devices=("/dev/nvidia0",), nvml_error="driver mismatch"), False),
+    ],
+)
+def test_only_a_machine_that_has_no_hopper_gpu_skips(
+    machine: MachineProbe, skips: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "probe_machine", lambda: machine)
+    made: list[object] = []
+    metafunc: Any = SimpleNamespace(
+        config=SimpleNamespace(getoption={"--vllm": None, "--sweep": "pr"}.__getitem__),
+        parametrize=lambda _names, items: made.extend(items),
+    )
+    if skips:
+        generate(metafunc)
+        assert len(made) == 1
+    else:
+        with pytest.raises(pytest.UsageError, match="driver mismatch"):
+            generate(metafunc)
