@@ -29,4 +29,7 @@ def test_captured_lengths_are_freed_moved_or_no_longer_written(release: str) -> 
     assert moved["moved"], "steps write elsewhere than to what was captured"
     assert moved["equal"], "but nothing else changed"
     assert unrefreshed["elsewhere"], "the lengths of a step are not written to the buffer"
+    assert unrefreshed["current"] == ["NONE"], "graphs read what no step wrote"
+    for one in found.values():
+        assert one["sampled"] == ["NONE", "FULL"], "the sampler counts by a step's own lengths"
     assert not (unrefreshed["moved"] or moved["elsewhere"] or freed["elsewhere"])

@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 GPU = "vllm.v1.worker.gpu"
@@ -41,6 +42,8 @@ def _watched(which: str) -> dict[str, Any]:
 
     def prepare_attn(self: Any, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
         lengths = input_batch.seq_lens
+        if isinstance(input_batch, SimpleNamespace):
+            return lengths.data_ptr()  # a step of ours: what its metadata would read
         seen.append((weakref.ref(lengths), lengths.untyped_storage().nbytes()))
         return originals[0](self, input_batch, *args, **kwargs)
 
@@ -61,6 +64,7 @@ def _watched(which: str) -> dict[str, Any]:
     before = buffers.seq_lens
     capture(engine, manager_of(engine))
     runner.prepare_pos_seq_lens(None, None, None, None, buffers.seq_lens)
+    steps = {mode: _step(states, engine.mode(mode), buffers.seq_lens) for mode in ("NONE", "FULL")}
     states.prepare_attn, managers.capture = originals
     return {
         "signatures": kept,
@@ -70,7 +74,16 @@ def _watched(which: str) -> dict[str, Any]:
         "moved": buffers.seq_lens is not before,
         "equal": bool((buffers.seq_lens == before).all()),
         "elsewhere": written[0] is not buffers.seq_lens,
+        "current": [mode for mode, read in steps.items() if read[0] == written[0].data_ptr()],
+        "sampled": [mode for mode, read in steps.items() if read[1] == written[0].data_ptr()],
     }
+
+
+def _step(states: Any, mode: Any, lengths: Any) -> tuple[int, int]:
+    """Where a step of that mode reads its lengths: its attention, and its sampler afterwards."""
+    batch = SimpleNamespace(seq_lens=lengths[:4])
+    read = states.prepare_attn(None, batch, mode, (), None, [], None)
+    return int(read), int(batch.seq_lens.data_ptr())
 
 
 def _lengths_writer() -> tuple[Any, list[Any]]:
