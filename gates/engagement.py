@@ -54,8 +54,8 @@ def _judge_mode(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:
     if came_true is requested:
         return ()
     why = f"{requested} becomes {came_true} as expected: {expected.reason}"
-    if engagement.refusal is not None:
-        why += f" (vLLM says: {engagement.refusal})"
+    said = (engagement.refusal,) if engagement.refusal is not None else engagement.downgrades[-1:]
+    why += f" (vLLM says: {said[0]})" if said else ""
     return (_finding("mode", Status.UNSUPPORTED, why, measured=str(came_true), fault_class=None),)
 
 
@@ -77,9 +77,10 @@ def _described(engagement: Engagement) -> str:
     """What the worker did, as the end of a sentence."""
     if engagement.refusal is not None:
         return f"vLLM refused {engagement.requested}: {engagement.refusal}"
+    told = f"the worker ran in mode {realised(engagement)} with {engagement.graphs} graphs"
     if engagement.graphs == 0:
-        return f"the worker, in mode {engagement.effective}, captured no graph"
-    return f"the worker ran in mode {realised(engagement)} with {engagement.graphs} graphs"
+        told = f"the worker, in mode {engagement.effective}, captured no graph"
+    return told + "".join(f"; vLLM says: {line}" for line in engagement.downgrades[-1:])
 
 
 def _judge_graphs(engagement: Engagement) -> tuple[Finding, ...]:

@@ -180,6 +180,7 @@ def test_the_child_counts_the_descriptors_of_the_mode_that_came_true() -> None:
         "compiled": False,
         "descriptors": [one.model_dump(mode="json") for one in without_pieces()],
         "eager_steps": {},
+        "downgrades": [],
     }
     cell = a_cell("dsv4.FULL.bk0.canary", expected="FULL_DECODE_ONLY")
     seen = engagement_of(cell, [report], [4], ("frontend", "core"))
@@ -190,7 +191,7 @@ def test_the_child_counts_the_descriptors_of_the_mode_that_came_true() -> None:
 
 def a_report(rank: int, **changes: Any) -> dict[str, Any]:
     """What a worker says of itself, with one graph replayed."""
-    told = {"mode": "FULL_DECODE_ONLY", "compiled": True, "eager_steps": {}}
+    told = {"mode": "FULL_DECODE_ONLY", "compiled": True, "eager_steps": {}, "downgrades": []}
     return {
         "rank": rank,
         "descriptors": [use(FULL, 1).model_dump(mode="json")],
@@ -219,3 +220,20 @@ def test_ranks_that_disagree_fail_and_late_graphs_of_any_rank_count() -> None:
     assert found.late_captures == 1
     told = judged((use(FULL, 1),), DECODE_ONLY, disagreeing=(1,))
     assert [one.status for one in told if one.check == "ranks"] == [Status.FAIL]
+
+
+SAID = "CUDAGraphMode.FULL is not supported; setting cudagraph_mode=FULL_DECODE_ONLY"
+
+
+def test_what_vllm_says_of_a_downgrade_is_kept_and_quoted() -> None:
+    reports = [a_report(0, downgrades=[SAID]), a_report(1)]
+    found = engagement_of(DECODE_ONLY, reports, [1, 1], ("frontend", "core"))
+    assert found.downgrades == (SAID,)
+    assert found.disagreeing == (), "vLLM logs such lines in its first rank alone"
+    asked = a_cell("dsv4.FULL.bk1.canary", expected="FULL_DECODE_ONLY")
+    (told,) = judged((use(FULL, 1),), asked, downgrades=(SAID,))
+    assert told.status is Status.UNSUPPORTED
+    assert told.why.endswith(f"(vLLM says: {SAID})")
+    (told,) = judged((use(FULL, 1),), CELL, downgrades=(SAID,))
+    assert (told.status, told.check) == (Status.VACUOUS, "mode")
+    assert told.why.endswith(f"; vLLM says: {SAID}")
