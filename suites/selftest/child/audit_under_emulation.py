@@ -47,6 +47,11 @@ def _captured(mode: str, on: bool, mutant: str, left: Path) -> None:
 
     emulate_cuda()
     session.install()
+    if mode == "PIECEWISE":  # a capture of vLLM's memory profiler, as it marks it: not recorded
+        engine = Engine(Settings(mode=mode, breakable=on, compiled=not on, support="ALWAYS"))
+        manager = manager_of(engine)
+        manager._capture_mem_samples = []
+        capture(engine, manager)
     for planted in (None, mutant):
         if planted:
             mutants.apply(planted)
