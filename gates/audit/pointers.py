@@ -175,7 +175,7 @@ def _carved(address: int, block: Block, later: list[MemoryMap]) -> tuple[str, Bl
         if now is None or now.pool != block.pool:
             return None
         if free and now.state == "live":
-            return f"a tensor that is no graph's was given at checkpoint {memory.name}", now
+            return f"were given to a tensor outside the graphs at checkpoint {memory.name}", now
         free = free or now.state == "freed"
     return None
 
