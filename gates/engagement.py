@@ -13,6 +13,10 @@ from gates.engaged import Problem, problems_of, realised, unproven
 from gates.policy import Policy
 from gates.verdict import FaultClass, Finding, Gate, Status
 
+_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+_RUNNERS = {"0": "V1", "1": "V2"}
+"""Model runners by the value of vLLM's variable."""
+
 
 def judge_engagement(
     run: CellRun, _reference: CellRun | None, _policy: Policy
@@ -30,7 +34,7 @@ def judge_engagement(
         return (_finding("reported", Status.VACUOUS, "the child did not say which graphs ran"),)
     if engagement.requested is not run.cell.key.mode:
         return (_wrong_request(run.cell, engagement),)
-    blind = _judge_probe(run.cell, engagement)
+    blind = _judge_probe(run.cell, engagement) + _judge_runner(run.cell, engagement)
     mode = _judge_mode(run.cell, engagement)
     counts = () if realised(engagement) is GraphMode.NONE else _judge_graphs(engagement)
     return blind + mode + counts or (_engaged(engagement),)
@@ -42,6 +46,17 @@ def _judge_probe(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:
         return ()
     problem = unproven(cell, engagement)
     return (_of_problem(problem),) if problem else ()
+
+
+def _judge_runner(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:
+    """The model runner that the cell's variable asks for must be the one that ran."""
+    asked, ran = _RUNNERS.get(cell.environment.get(_RUNNER, "")), engagement.runner
+    if asked is None or ran is None or asked == ran:
+        return ()
+    why = (
+        f"{_RUNNER} asks for model runner {asked}, and the worker ran {ran}: another one is tested"
+    )
+    return (_finding("runner", Status.VACUOUS, why, measured=ran, limit=asked),)
 
 
 def _judge_mode(cell: Cell, engagement: Engagement) -> tuple[Finding, ...]:

@@ -177,6 +177,7 @@ def test_the_child_counts_the_descriptors_of_the_mode_that_came_true() -> None:
     report = {
         "rank": 0,
         "mode": "FULL_AND_PIECEWISE",
+        "runner": "V2",
         "compiled": False,
         "descriptors": [one.model_dump(mode="json") for one in without_pieces()],
         "eager_steps": {},
@@ -192,6 +193,7 @@ def test_the_child_counts_the_descriptors_of_the_mode_that_came_true() -> None:
 def a_report(rank: int, **changes: Any) -> dict[str, Any]:
     """What a worker says of itself, with one graph replayed."""
     told = {"mode": "FULL_DECODE_ONLY", "compiled": True, "eager_steps": {}, "downgrades": []}
+    told["runner"] = "V2"
     return {
         "rank": rank,
         "descriptors": [use(FULL, 1).model_dump(mode="json")],
@@ -237,3 +239,28 @@ def test_what_vllm_says_of_a_downgrade_is_kept_and_quoted() -> None:
     (told,) = judged((use(FULL, 1),), CELL, downgrades=(SAID,))
     assert (told.status, told.check) == (Status.VACUOUS, "mode")
     assert told.why.endswith(f"; vLLM says: {SAID}")
+
+
+@pytest.mark.parametrize(
+    ("asked", "ran", "checks"),
+    [
+        ("1", "V2", ["mode"]),
+        ("0", "V1", ["mode"]),
+        ("1", "V1", ["runner"]),
+        ("0", "V2", ["runner"]),
+        ("1", None, ["mode"]),
+        (None, "V1", ["mode"]),
+    ],
+)
+def test_another_model_runner_than_was_asked_for_proves_nothing(
+    asked: str | None, ran: str | None, checks: list[str]
+) -> None:
+    variables = {"VLLM_USE_V2_MODEL_RUNNER": asked} if asked else {}
+    cell = CELL.model_copy(update={"environment": variables})
+    found = judged(uses(), cell, runner=ran)
+    assert [one.check for one in found] == checks
+    assert (found[0].status is Status.VACUOUS) is (checks == ["runner"])
+
+
+def test_the_worker_says_which_runner_it_has() -> None:
+    assert engagement_of(DECODE_ONLY, [a_report(0)], [1], ("frontend", "core")).runner == "V2"
