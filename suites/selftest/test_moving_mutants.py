@@ -9,7 +9,7 @@ import pytest
 
 from suites.selftest.running import under_emulation
 
-_FAR = 6 << 20
+_FAR = 64 << 20
 
 RELEASES = [
     pytest.param("0.26.0"),
