@@ -35,6 +35,7 @@ from suites.selftest.audits import (
     audit,
     memory,
     only,
+    state,
     trace,
 )
 from suites.selftest.build import a_cell, a_run, an_attempt
@@ -75,6 +76,14 @@ def test_a_clean_record_of_a_crash_says_where_it_ends(tmp_path: Path) -> None:
     (passed,) = [one for one in found.findings if one.gate == "audit"]
     assert passed.status is Status.PASS
     assert "no replay was looked at; the record ends before the first replay" in passed.why
+
+
+def test_a_record_without_graphs_passes_no_crash(tmp_path: Path) -> None:
+    record = captured(states=(state(),)).model_copy(update={"traces": (), "checkpoints": ()})
+    assert {one.gate for one in verdict(tmp_path, died(tmp_path, record)).findings} == {"liveness"}
+    filled = record.model_copy(update={"states": (state("warmup"),)})
+    found = verdict(tmp_path / "other", died(tmp_path / "other", filled)).findings
+    assert [one.check for one in found if one.gate == "audit"] == ["warm-state"]
 
 
 def test_a_crash_without_a_record_is_a_crash_alone(tmp_path: Path) -> None:
