@@ -7,7 +7,7 @@ weights unless `--seconds` cuts them short; another GPU gives others, so a model
 hash of its weights.
 
 Usage: python -m suites.arithmetic.train --out DIR [--shape llama|mla] [--steps N] [--seconds S]
-           [--enough SHARE] [--device cuda|cpu] [--seed N]
+           [--enough SHARE] [--start DIR] [--device cuda|cpu] [--seed N]
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader, IterableDataset
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from suites.arithmetic.questions import held_out_questions, questions
+from suites.arithmetic.questions import Question, held_out_questions, questions
 from suites.arithmetic.shapes import PROMPT, SHAPES, make_tokenizer
 
 SEED = 1
@@ -46,6 +47,8 @@ class Recipe:
 
     `seconds` ends the training early, with the whole fall of the rate by then; `enough` ends it
     where that share of the latest questions, none of which came before, was answered exactly.
+    `start` is a folder of an earlier training, whose weights are trained further; with another
+    seed, on questions of their own.
     """
 
     shape: str
@@ -56,6 +59,39 @@ class Recipe:
     device: str
     seconds: float | None = None
     enough: float | None = None
+    start: str | None = None
+
+
+class Batches(IterableDataset[dict[str, torch.Tensor]]):  # type: ignore[misc]  # torch is not here
+    """Batches of questions with their answers, without end; only the answers are learnt."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int, size: int) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._seed = seed
+        self._size = size
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        """From the stream's beginning."""
+        stream = questions(self._seed, held_out=False)
+        while True:
+            yield self._batch(list(islice(stream, self._size)))
+
+    def _batch(self, made: list[Question]) -> dict[str, torch.Tensor]:
+        tokenizer = self._tokenizer
+        prompts = tokenizer([PROMPT.format(question=one.question) for one in made])["input_ids"]
+        answers = tokenizer([one.answer for one in made])["input_ids"]
+        rows = [
+            [*asked, *given, tokenizer.eos_token_id]
+            for asked, given in zip(prompts, answers, strict=True)
+        ]
+        width = max(map(len, rows))
+        ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in rows])
+        labels = torch.full_like(ids, _UNLABELLED)
+        for number, (asked, row) in enumerate(zip(prompts, rows, strict=True)):
+            labels[number, len(asked) : len(row)] = ids[number, len(asked) : len(row)]
+        # Padding lies behind every answer, where a causal model can't see it: no mask is needed.
+        return {"input_ids": ids, "labels": labels}
 
 
 class Exact:
@@ -143,23 +179,16 @@ def _precision(device: str) -> AbstractContextManager[Any]:
 def _batches(
     tokenizer: PreTrainedTokenizerFast, recipe: Recipe
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Batches of questions with their answers; only the answers are learnt."""
-    stream = questions(recipe.seed, held_out=False)
-    while True:
-        made = list(islice(stream, recipe.batch))
-        prompts = tokenizer([PROMPT.format(question=one.question) for one in made])["input_ids"]
-        answers = tokenizer([one.answer for one in made])["input_ids"]
-        rows = [
-            [*asked, *given, tokenizer.eos_token_id]
-            for asked, given in zip(prompts, answers, strict=True)
-        ]
-        width = max(map(len, rows))
-        ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in rows])
-        labels = torch.full_like(ids, _UNLABELLED)
-        for number, (asked, row) in enumerate(zip(prompts, rows, strict=True)):
-            labels[number, len(asked) : len(row)] = ids[number, len(asked) : len(row)]
-        # Padding lies behind every answer, where a causal model can't see it: no mask is needed.
-        yield {"input_ids": ids.to(recipe.device), "labels": labels.to(recipe.device)}
+    """The batches on the device. A GPU's step is shorter than making a batch: a process of its
+    own makes them ahead."""
+    ahead: dict[str, Any] = {"num_workers": 1, "prefetch_factor": 16} if _on_gpu(recipe) else {}
+    made = Batches(tokenizer, recipe.seed, recipe.batch)
+    for batch in DataLoader(made, batch_size=None, **ahead):
+        yield {name: tensor.to(recipe.device) for name, tensor in batch.items()}
+
+
+def _on_gpu(recipe: Recipe) -> bool:
+    return recipe.device != "cpu"
 
 
 def examine(folder: Path, count: int, device: str) -> float:
@@ -199,6 +228,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=6000, help="at most")
     parser.add_argument("--seconds", type=float, help="at most, of training alone")
     parser.add_argument("--enough", type=float, help="share of exact answers that ends it")
+    parser.add_argument("--start", help="folder of an earlier training of that shape")
     parser.add_argument("--batch", type=int, default=256, help="questions a step")
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -214,14 +244,20 @@ def main(arguments: list[str] | None = None) -> int:
     wanted = {name: value for name, value in vars(given).items() if name not in ("out", "examine")}
     recipe = Recipe(**wanted)
     shape = SHAPES[given.shape]
-    tokenizer = make_tokenizer(shape.vocabulary, given.seed)
-    model = shape.make(tokenizer)
+    if recipe.start is None:
+        tokenizer = make_tokenizer(shape.vocabulary, given.seed)
+        model = shape.make(tokenizer)
+    else:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(recipe.start)
+        model = AutoModelForCausalLM.from_pretrained(recipe.start, dtype=torch.float32)
     print(f"{model.num_parameters()} parameters, {len(tokenizer)} tokens, on {given.device}")
     taken = train(model, tokenizer, recipe)
     model.to(torch.bfloat16).save_pretrained(given.out)
     _save_tokenizer(tokenizer, given.out)
     share = examine(given.out, given.examine, given.device)
     record = {**asdict(recipe), "taken": taken, "exact_match": share, "questions": given.examine}
+    if recipe.start is not None:  # how it began, whatever the folder was called
+        record["start"] = json.loads(Path(recipe.start, RECORD).read_text(encoding="utf-8"))
     (given.out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(record))
     return 0

@@ -44,3 +44,13 @@ def test_training_ends_where_enough_is_right_or_its_time_is_over(tmp_path: Path)
     assert config_of(tmp_path / "enough")["architectures"] == ["LlamaForCausalLM"]
     late = trained(tmp_path / "late", "--steps", "100000", "--seconds", "1")
     assert late["taken"] < 1000
+
+
+def test_a_training_is_taken_up_again(tmp_path: Path) -> None:
+    first = trained(tmp_path / "first", "--shape", "mla", "--steps", "2")
+    more = ("--shape", "mla", "--steps", "1", "--rate", "0", "--seed", "2")
+    second = trained(tmp_path / "second", *more, "--start", str(tmp_path / "first"))
+    assert second["start"] == first
+    kept = ("model.safetensors", "tokenizer.json")
+    for name in kept:
+        assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
