@@ -46,10 +46,11 @@ class Coverage(NamedTuple):
 
 
 class MemoryMap:
-    """The blocks of a checkpoint by address."""
+    """The blocks of a checkpoint by address. `place` is the checkpoint's among the record's."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, place: int) -> None:
         self.name = checkpoint.name
+        self.place = place
         self._blocks = sorted(checkpoint.blocks, key=lambda block: block.start)
         self._starts = [block.start for block in self._blocks]
 
@@ -89,11 +90,15 @@ def judge_pointers(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]
 
 
 def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
-    """Every address that lay in memory when its capture ended and lost it later, once each."""
-    later = [MemoryMap(checkpoint) for checkpoint in audit.checkpoints if checkpoint.traces is None]
+    """Every address that lay in memory when its capture ended and lost it later, once each.
+
+    A draft's graphs are captured after the model's, whose checkpoints don't know their addresses.
+    """
+    whole = [MemoryMap(c, at) for at, c in enumerate(audit.checkpoints) if c.traces is None]
     tells_older = audit.schema_version > 1
-    done = max((at for at, memory in enumerate(later) if memory.name == _ALL_CAPTURED), default=0)
+    done = max((memory.place for memory in whole if memory.name == _ALL_CAPTURED), default=0)
     for trace, settled in settled_memory(audit):
+        later = [memory for memory in whole if memory.place > settled.place]
         seen: set[int] = set()
         for kernel, word in _trace_words(audit, trace):
             block = settled.at(word.value)
@@ -103,7 +108,7 @@ def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
             own = bool(block.pool) and not (tells_older and block.older and block.state == "live")
             lost = _lost(trace, word.value, block, later, own)
             if lost is None and own:
-                lost = _carved(word.value, block, later[done:])
+                lost = _carved(word.value, block, [m for m in later if m.place >= done])
             if lost is not None:
                 why, last = lost
                 history = _history(trace, word.value, block, last or block)
@@ -122,8 +127,8 @@ def coverage(audit: CaptureAudit) -> Coverage:
 
 def settled_memory(audit: CaptureAudit) -> Iterator[tuple[Trace, MemoryMap]]:
     """Graphs with the memory as it was when their capture had ended."""
-    for checkpoint in audit.checkpoints:
-        memory = MemoryMap(checkpoint)
+    for place, checkpoint in enumerate(audit.checkpoints):
+        memory = MemoryMap(checkpoint, place)
         for index in checkpoint.traces or ():
             if audit.traces[index].kind == "graph":
                 yield audit.traces[index], memory
