@@ -210,11 +210,15 @@ def test_no_frame_outside_torch_is_no_name() -> None:
 def test_a_padded_step_that_no_graph_can_hold_gives_way_to_one_that_fills_it() -> None:
     choice, desc = Choice(), Descriptor(mode="FULL", num_tokens=4, num_reqs=4)
     assert choice.wants(desc, 1, padded=True)
-    choice.failed(desc, 1, padded=True)
+    choice.failed(desc, 1, "no such copy", padded=True)
     assert not choice.wants(desc, 1, padded=True)
     assert choice.wants(desc, 1, padded=False)
-    choice.failed(desc, 1, padded=False)
+    (note,) = choice.waiting()
+    assert note.startswith(f"live: tracing a padded step of {desc}")
+    assert note.endswith("no such copy")
+    choice.failed(desc, 1, "no such copy", padded=False)
     assert not choice.wants(desc, 1, padded=False), "no graph can hold that step at all"
+    assert choice.waiting() == (), "the step that filled the graph has a note of its own"
     for longest in (2, 3):
         assert choice.wants(desc, longest, padded=True)
         choice.traced(desc, longest)

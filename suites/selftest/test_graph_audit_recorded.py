@@ -46,7 +46,7 @@ def test_llama_s_full_graph_lost_the_causal_mask_with_a_longest_query_of_one() -
     assert "flag 1 of CollectiveMainloopFwdSm90 is false (step: true)" in finding.why
 
 
-@pytest.mark.parametrize("name", ["dsv4-clean", "llama-clean", "inkling-clean"])
+@pytest.mark.parametrize("name", ["dsv4-clean", "llama-clean", "inkling-clean", "inkling-mtp"])
 def test_clean_graphs_raise_no_alarm(name: str) -> None:
     found = judge_audit(read_graphs(GRAPH_CORPUS / name), default_harmless())
     assert [finding.status for finding in found] == [Status.PASS]
@@ -54,7 +54,7 @@ def test_clean_graphs_raise_no_alarm(name: str) -> None:
 
 def test_nothing_that_was_recorded_names_a_folder_of_the_machine() -> None:
     folders = graph_folders()
-    assert len(folders) == 5
+    assert len(folders) == 6
     for folder in folders:
         texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.json")]
         for text in (*texts, read_graphs(folder).to_json()):
@@ -70,6 +70,20 @@ def test_weights_that_are_freed_behind_recorded_graphs_are_found() -> None:
     largest = max((b for b in last.blocks if not b.pool and b.state == "live"), key=_size)
     found = judge_audit(_with_block(audit, largest, state="freed"), default_harmless())
     assert [finding.check for finding in found] == ["dangling-pointer"]
+
+
+def test_memory_that_a_draft_s_graphs_alone_read_is_followed_from_their_capture_on() -> None:
+    audit = read_graphs(GRAPH_CORPUS / "inkling-mtp")
+    first, *_ = (one for one in audit.checkpoints if one.name == "all-captured")
+    known = {block.start for block in first.blocks}
+    last = audit.checkpoints[-1]
+    drafts = [b for b in last.blocks if b.start not in known and not b.pool and b.state == "live"]
+    hidden = max(drafts, key=_size)
+    assert hidden.size == 640 * 1536 * 2, "the draft's own hidden states, made when it is"
+    (finding,) = judge_audit(_with_block(audit, hidden, state="freed"), default_harmless())
+    assert finding.check == "dangling-pointer"
+    assert "of _embed_dual_rmsnorm_cat_kernel" in finding.why
+    assert "first SpeculatorCudaGraphManager FULL 16 tokens" in finding.why
 
 
 def test_a_slot_mapping_of_pads_alone_is_judged_where_its_writes_were_counted() -> None:
