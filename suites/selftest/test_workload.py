@@ -127,17 +127,57 @@ def test_where_graphs_could_serve_the_first_step_none_pads_it(limits: WorkloadLi
             assert limits.padded(tokens) in (None, tokens), scenario.name
 
 
+def first_steps(workload: Workload) -> set[tuple[int, int]]:
+    """Tokens and requests of every round's first step that is no uniform decode."""
+    per_request = 1 + workload.limits.spec_tokens
+    steps = {
+        (sum(len(request.prompt) for request in one.requests), len(one.requests))
+        for one in workload.rounds(Arms.ALL)
+    }
+    return {(tokens, count) for tokens, count in steps if tokens != count * per_request}
+
+
+def decode_steps(workload: Workload) -> set[int]:
+    """Numbers of tokens of all decode steps, where requests of a round begin together."""
+    per_request = 1 + workload.limits.spec_tokens
+    return {
+        per_request * sum(request.max_tokens > step for request in one.requests)
+        for one in workload.rounds(Arms.ALL)
+        for step in range(1, max(request.max_tokens for request in one.requests))
+    }
+
+
+@pytest.mark.parametrize("spec_tokens", [0, 3])
+@pytest.mark.parametrize("limits", LARGE_GRAPHS.values(), ids=LARGE_GRAPHS)
+def test_every_graph_is_run_however_many_there_are(
+    limits: WorkloadLimits, spec_tokens: int
+) -> None:
+    """Of prompts, and of decode steps where so many requests are allowed."""
+    limits = limits.model_copy(update={"spec_tokens": spec_tokens})
+    workload = build_workload(limits, 1)
+    prompts = {limits.padded(tokens) for tokens, _ in first_steps(workload)}
+    assert prompts >= set(limits.capture_sizes) - {1}
+    width = 1 + spec_tokens
+    decodes = {
+        size
+        for size in limits.capture_sizes
+        if size % width == 0 and size // width <= limits.max_num_seqs
+    }
+    assert decode_steps(workload) >= decodes
+    assert not any(line.startswith("prompt-") and "exceed" in line for line in workload.omitted)
+
+
+def test_more_graphs_cost_a_bounded_number_of_steps() -> None:
+    steps, rows = build_workload(LARGE_GRAPHS["default-sizes"], 1).cost(Arms.REFERENCE)
+    assert steps <= 3400
+    assert rows <= 54_000
+
+
 @pytest.mark.parametrize("spec_tokens", [0, 1, 3])
 def test_every_graph_size_has_a_first_step_that_is_no_decode(spec_tokens: int) -> None:
     """A first step of one prompt as long as a decode is taken for one."""
     workload = build_workload(LIMITS.model_copy(update={"spec_tokens": spec_tokens}), 1)
-    first = {
-        (sum(lengths), len(lengths))
-        for one in workload.rounds(Arms.ALL)
-        if (lengths := [len(request.prompt) for request in one.requests])
-    }
-    mixed = {tokens for tokens, requests in first if tokens != requests * (1 + spec_tokens)}
-    served = {LIMITS.padded(tokens) for tokens in mixed}
+    served = {LIMITS.padded(tokens) for tokens, _ in first_steps(workload)}
     assert served >= set(LIMITS.capture_sizes) - {1 if not spec_tokens else 0}
 
 
@@ -182,6 +222,14 @@ def test_the_control_changes_one_early_token() -> None:
     assert differing == [1]
     assert len(one.prompt) >= 24
     assert one.forced_token == other.forced_token
+
+
+@pytest.mark.parametrize("limits", LARGE_GRAPHS.values(), ids=LARGE_GRAPHS)
+def test_the_control_stays_short_where_graphs_are_large(limits: WorkloadLimits) -> None:
+    """Of a long prompt, one token moves next to nothing, and padding moves bits."""
+    for scenario, (request,) in of_kind(build_workload(limits, 1), Kind.SENSITIVITY).values():
+        assert 2 <= len(request.prompt) <= 24, scenario.name
+        assert len(request.prompt) in limits.capture_sizes
 
 
 def test_every_pass_has_inputs_of_its_own_and_repeats_lie_apart() -> None:
