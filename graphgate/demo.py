@@ -87,7 +87,7 @@ _RECORDED = (
         "h200-scores",
         "scores",
         "Scores of vLLM 0.26.0 on a GPU",
-        "a trained model's answers with graphs against those without, and two planted faults",
+        "a trained model's answers with graphs against those without, and four planted faults",
     ),
     _Recorded(
         "h200-0.26.0/matrix",

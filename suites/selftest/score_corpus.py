@@ -4,8 +4,9 @@ Owns the corpus folders `runs/h200-scores*/`: a plan, a packed ledger, answers a
 cell, where they come from, what the judge says of them, and which mutants their gate saw.
 `python -m suites.selftest.score_corpus NAME OUT DATE ROOT...` writes the folder NAME anew from all
 score cells of OUT that came to an end, blocked ones and crashes among them; ROOT are folders of
-that machine, longest first. `expected.json` is what the judge says now, so read it. Without
-arguments it prints the table of docs/scores.md over all folders.
+that machine, longest first. Cells whose NONE was not recorded with them are judged beside the first
+folder, which has it. `expected.json` is what the judge says now, so read it. The table of
+docs/scores.md is written anew over all folders; without arguments nothing else is done.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import json
 import lzma
 import shutil
 import sys
+from collections.abc import Iterable
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fixtures.cells.axes import Tier
 from fixtures.cells.cell import CellKey, Plan
 from fixtures.cells.mutants import load_mutants
+from fixtures.errors import ConfigError
 from fixtures.evidence.cellrun import CellRun
+from fixtures.run.environment import REPOSITORY
 from fixtures.run.ledger import Ledger
 from fixtures.run.outfolder import PLAN_FILE
 from fixtures.schema import Record
@@ -36,6 +41,7 @@ from suites.selftest.zoo_corpus import scrubbed
 SCORE_CORPUS = RUN_CORPUS / "h200-scores"
 """The first recording, of an engine whose healthy graphs lost nothing."""
 EXPECTED, PROVENANCE = "expected.json", "provenance.json"
+PAGE = REPOSITORY / "docs" / "scores.md"
 HEADER = (
     "| cell | test | right | b, c | p | smallest drop with 80% power | power at 1 point | verdict |"
 )
@@ -77,12 +83,17 @@ def unpacked(out: Path, corpus: Path = SCORE_CORPUS) -> Path:
 
 def judged(out: Path, day: date) -> Expected:
     """What the judge says of the OUT folder `out` under the shipped policy and references."""
-    verdicts = judge_folder([out], read_policy(), (), day).verdicts
+    cells = Plan.read_json(out / PLAN_FILE).cells
+    own = {str(cell.key) for cell in cells}
+    with TemporaryDirectory() as room:
+        alone = all(str(cell.reference or cell.key) in own for cell in cells)
+        beside = [] if alone else [unpacked(Path(room) / "first")]
+        verdicts = judge_folder([*beside, out], read_policy(), (), day).verdicts
     by_key = {str(verdict.key): verdict for verdict in verdicts}
-    planted = [mutant for mutant in load_mutants() if str(mutant.key) in by_key]
+    planted = [mutant for mutant in load_mutants() if str(mutant.key) in own]
     results = judge_mutants(planted, by_key)
     return Expected(
-        cells=tuple(map(_expected, verdicts)),
+        cells=tuple(_expected(verdict) for key, verdict in by_key.items() if key in own),
         killed=tuple(result.name for result in results if result.killed),
     )
 
@@ -99,10 +110,26 @@ def _expected(verdict: Verdict) -> ExpectedCell:
     )
 
 
-def rows(expected: Expected) -> list[str]:
-    """Lines of a Markdown table: each cell's paired tests, or the floor where that is all."""
+def table() -> list[str]:
+    """The Markdown table of all recordings, cells as they are before those with a mutant."""
+    found = [Expected.read_json(corpus / EXPECTED).cells for corpus in recordings()]
+    cells = sorted(chain(*found), key=lambda cell: cell.key.variant is not None)
+    return [HEADER, "|---" * HEADER.count(" | ") + "|---|", *_rows(cells)]
+
+
+def with_table(page: str) -> str:
+    """The page with the table of today in the place of the one that it has."""
+    before, found, after = page.partition(HEADER)
+    if not found:
+        raise ConfigError("has no table of scores", source=PAGE, remedy=f"add the line {HEADER}")
+    rest = after.partition("\n\n")[2]
+    return before + "\n".join(table()) + "\n\n" + rest
+
+
+def _rows(cells: Iterable[ExpectedCell]) -> list[str]:
+    """Each cell's paired tests, or the floor where that is all."""
     lines = []
-    for cell in expected.cells:
+    for cell in cells:
         paired = [test for test in cell.tests if test.kind is not TestKind.FLOOR]
         shown = [_figures(test) for test in paired or cell.tests] or [("", "", "", "", "", "")]
         lines += [f"| {' | '.join((_named(cell.key), *one, _ended(cell)))} |" for one in shown]
@@ -178,8 +205,8 @@ def _provenance(runs: list[CellRun], missing: list[str], day: date) -> dict[str,
         "vllm": about.source,
         "what": "trained models' score cells that came to an end, as the runner wrote them; logs, "
         "events and GPU cores are left out, and folders and GPU names of the machine are cut off",
-        "machine": f"one {about.gpu}, shared with other cells; a crash's Xid 31 stands in the "
-        "attempts of all cells that ran beside it",
+        "machine": f"one {about.gpu} a cell, shared with other cells; a crash's Xid 31 stands in "
+        "the attempts of all cells that ran beside it",
         "driver": about.driver,
         "torch": about.torch,
         "python": about.python,
@@ -189,13 +216,12 @@ def _provenance(runs: list[CellRun], missing: list[str], day: date) -> dict[str,
 
 
 def main(arguments: list[str]) -> None:
-    """Record a folder, or print the table."""
+    """Record a folder, and write the page's table."""
     if arguments:
         name, out, day, *roots = arguments
         record(name, Path(out), date.fromisoformat(day), roots)
-    print("\n".join([HEADER, "|---" * HEADER.count(" | ") + "|---|"]))
-    for corpus in recordings():
-        print("\n".join(rows(Expected.read_json(corpus / EXPECTED))))
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print("\n".join(table()))
 
 
 if __name__ == "__main__":

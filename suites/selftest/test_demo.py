@@ -40,7 +40,7 @@ def verdicts(made: Path, scene: str) -> Verdicts:
         ("s2", 10),
         ("defects", 10),
         ("canary", 11),
-        ("scores", 11),
+        ("scores", 10),
         ("faults", 11),
         ("simulated", 10),
     ],
@@ -88,7 +88,9 @@ def test_the_recorded_scores_come_with_intervals_and_are_remembered(made: Path) 
     assert found == {Status.PASS}
     with History(made / "history.db") as history:
         keys = {row.key for row in scores(history)}
-    assert keys == {str(v.key) for v in verdicts(made, "scores").verdicts if not v.status.blocks}
+    scored = [v for v in verdicts(made, "scores").verdicts if any(f.test for f in v.findings)]
+    assert keys == {str(v.key) for v in scored}
+    assert {v.key.variant is None for v in scored} == {True, False}
 
 
 def test_the_simulated_scores_are_said_to_be_that(made: Path) -> None:

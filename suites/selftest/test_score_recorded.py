@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.cells.cell import CellKey
+from fixtures.cells.cell import CellKey, Plan
 from fixtures.evidence.samples import Outcome, Samples, read_samples, write_samples
 from fixtures.run.ledger import Ledger
+from fixtures.run.outfolder import PLAN_FILE
 from gates.evidence import LEDGER_FILE, judge_folder, read_evidence
 from gates.judge import judge_cell
 from gates.policy import Policy, read_policy
@@ -20,19 +21,19 @@ from gates.scores.result import ScoreTest, TestKind
 from gates.verdict import Finding, Status, Verdict
 from suites.selftest.score_corpus import (
     EXPECTED,
-    HEADER,
+    PAGE,
     Expected,
     judged,
     recordings,
-    rows,
+    table,
     unpacked,
+    with_table,
 )
 from suites.selftest.scrubbed import machine_path
 
 DAY = date(2026, 11, 30)
 NONE = "arithmetic.NONE.bk0.score"
 DECODE = "arithmetic.FULL_DECODE_ONLY.bk0.score"
-PAGE = Path(__file__).parents[2] / "docs" / "scores.md"
 RECORDINGS = pytest.mark.parametrize("corpus", recordings(), ids=lambda path: path.name)
 
 
@@ -100,15 +101,19 @@ def test_the_recorded_cells_are_judged_as_expected(corpus: Path, tmp_path: Path)
             assert (test.kind, test.task) == (expected.kind, expected.task)
 
 
-@RECORDINGS
-def test_the_page_shows_the_figures_of_every_recorded_cell(corpus: Path) -> None:
-    page = PAGE.read_text(encoding="utf-8").splitlines()
-    assert HEADER in page
-    assert set(rows(Expected.read_json(corpus / EXPECTED))) <= set(page)
+def test_the_page_shows_the_figures_of_every_recorded_cell() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_table(page) == page
+    told = table()
+    cells = [
+        cell for corpus in recordings() for cell in Expected.read_json(corpus / EXPECTED).cells
+    ]
+    assert len(told) >= 2 + len(cells)
+    assert with_table(page.replace(told[2], "| old |")) == page
 
 
 def test_graphs_of_the_h200_lost_no_answer(out: Path) -> None:
-    for mode in ("FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"):
+    for mode in ("PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"):
         found = verdict(out, f"arithmetic.{mode}.bk0.score", read_policy())
         assert found.status is Status.PASS
         kinds = {finding.test.kind: finding.test for finding in found.findings if finding.test}
@@ -116,6 +121,64 @@ def test_graphs_of_the_h200_lost_no_answer(out: Path) -> None:
         paired = kinds[TestKind.PAIRED]
         assert (paired.n, paired.b, paired.c, paired.p_value) == (1000, 0, 0, 1.0)
         assert paired.detectable == pytest.approx(0.0067, abs=1e-4)
+
+
+@RECORDINGS
+def test_every_mutant_that_ran_was_killed_by_its_gate(corpus: Path) -> None:
+    planted = {cell.key.variant for cell in Plan.read_json(corpus / PLAN_FILE).cells}
+    assert set(Expected.read_json(corpus / EXPECTED).killed) == planted - {None}
+
+
+@pytest.mark.parametrize(
+    ("cell", "check", "b", "n"),
+    [
+        ("FULL_DECODE_ONLY.bk0.score.score-stale-lengths", "unparsable", 1000, 1000),
+        ("FULL_AND_PIECEWISE.bk0.score.score-stale-block-table", "paired", 1000, 1000),
+        ("FULL_DECODE_ONLY.bk0.score.score-replay-skipped", "unparsable", 995, 1000),
+        ("FULL.bk0.score.score-frozen-query-length", "paired", 754, 996),
+    ],
+)
+def test_planted_faults_block_with_figures(
+    out: Path, cell: str, check: str, b: int, n: int
+) -> None:
+    found = verdict(out, f"arithmetic.{cell}", read_policy())
+    blocking = named(found, f"{check}-graphgate-arithmetic")
+    assert (found.status, blocking.status) == (Status.FAIL, Status.FAIL)
+    assert blocking.test is not None
+    assert (blocking.test.b, blocking.test.c, blocking.test.n) == (b, 0, n)
+    assert blocking.test.p_value < 1e-200
+    assert blocking.test.adjusted is not None
+    assert blocking.test.adjusted < 1e-200
+    assert blocking.test.power > 0.95
+
+
+def test_a_planted_fault_blocks_by_scores_alone_though_logprobs_are_told(out: Path) -> None:
+    """FULL as it is differs by nats in short prompts and loses nothing: parity only tells."""
+    plain = verdict(out, "arithmetic.FULL.bk0.score", read_policy())
+    told = named(plain, "difference")
+    assert told.status is Status.PASS
+    assert "6.29 nats at most (prompt-8" in told.why
+    assert (
+        "0.0391 nats at most"
+        in named(verdict(out, "arithmetic.PIECEWISE.bk0.score", read_policy()), "difference").why
+    )
+
+
+def test_a_frozen_query_length_spares_the_prompts_that_no_graph_ran(out: Path) -> None:
+    """The first 64 questions fill steps beyond the largest graph; later ones come one by one."""
+    key = "arithmetic.FULL.bk0.score.score-frozen-query-length"
+    run = Ledger(out / LEDGER_FILE).last_run(CellKey.parse(key))
+    assert run is not None
+    assert run.observation is not None
+    assert run.observation.samples is not None
+    folder = out / "cells" / key / "attempt-0"
+    (task,) = read_samples(folder, run.observation.samples).tasks
+    right = [one.doc_id for one in task.samples if one.correct]
+    assert sum(one < 64 for one in right) == 63
+    assert len(right) == 242
+    lost = [one for one in task.samples if one.outcome is Outcome.UNPARSABLE]
+    assert [one.length for one in lost] == [6, 6, 2, 6]
+    assert not any(one.hit_cap for one in lost)
 
 
 @pytest.mark.parametrize(
