@@ -234,7 +234,7 @@ def test_the_recording_holds_nothing_of_its_machine(corpus: Path, tmp_path: Path
     texts = [path for path in out.rglob("*") if path.suffix in (".json", ".jsonl")]
     packed = list(out.rglob("*.xz"))
     assert texts
-    assert packed
+    assert packed or not (out / "cells").exists()
     for path in texts:
         assert machine_path(path.read_text(encoding="utf-8")) is None, path
     for path in packed:
