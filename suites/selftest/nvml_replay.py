@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fixtures.errors import InfraError
-from fixtures.run.gpu.nvml import GpuId, RawReading, XidEvents
+from fixtures.run.gpu.nvml import GpuId, RawReading, XidEvent, XidEvents
 
 NODES = Path(__file__).with_name("corpus") / "nodes"
 
@@ -48,6 +49,9 @@ class ReplayedNvml:
         self._deaf = deaf
         self._lock = threading.Lock()
         self.open_subscriptions = 0
+        self.waiting = 0
+        self.most_waiting = 0
+        """How many threads waited for an event at the same time."""
 
     def gpus(self) -> tuple[GpuId, ...]:
         return tuple(
@@ -64,9 +68,25 @@ class ReplayedNvml:
         if self._deaf:
             raise InfraError(self._deaf)
         self.open_subscriptions += 1
-        return _Events(self, {gpu.uuid for gpu in gpus})
+        return _Events(self, {gpu.uuid: gpu.index for gpu in gpus})
 
-    def next_xid(self, gpus: set[str]) -> tuple[str, int] | None:
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        with self._lock:
+            self.waiting += 1
+            self.most_waiting = max(self.most_waiting, self.waiting)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.waiting -= 1
+
+    def plant(self, *xids: tuple[str, int]) -> None:
+        """More events, which happen now."""
+        with self._lock:
+            self._xids += xids
+
+    def next_xid(self, gpus: Collection[str]) -> tuple[str, int] | None:
         with self._lock:
             due = next((event for event in self._xids if event[0] in gpus), None)
             if due:
@@ -75,17 +95,21 @@ class ReplayedNvml:
 
 
 class _Events:
-    def __init__(self, nvml: ReplayedNvml, gpus: set[str]) -> None:
+    def __init__(self, nvml: ReplayedNvml, gpus: Mapping[str, int]) -> None:
+        self.deaf: Mapping[int, str] = {}
         self._nvml = nvml
         self._gpus = gpus
 
-    def wait(self, milliseconds: int) -> tuple[str, int] | None:
-        found = self._nvml.next_xid(self._gpus)
-        if found is None:
-            time.sleep(min(milliseconds, 20) / 1000)
-        elif found[1] < 0:
+    def wait(self, milliseconds: int) -> XidEvent | None:
+        with self._nvml.waited_for():
+            found = self._nvml.next_xid(self._gpus)
+            if found is None:
+                time.sleep(min(milliseconds, 20) / 1000)
+                return None
+        uuid, code = found
+        if code < 0:
             raise InfraError("Xid events can't be watched any more: GPU is lost")
-        return found
+        return XidEvent(self._gpus[uuid], uuid, code)
 
     def close(self) -> None:
         self._nvml.open_subscriptions -= 1
