@@ -1,8 +1,9 @@
 """What the capture audit costs, on what runs recorded: `python -m suites.bench.audit OUT ...`.
 
 Runs of the same cell with the audit and without it (GRAPHGATE_AUDIT=off) are told side by side,
-from whichever of the OUT folders they lie in. Owns the table alone. Must not know which figures
-are good enough; nothing here is a test. docs/audit.md quotes it.
+from whichever of the OUT folders they lie in; a variant that sets nothing but that switch is the
+same cell. Owns the table alone. Must not know which figures are good enough; nothing here is a
+test. docs/audit.md quotes it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures.cells.axes import GraphMode
+from fixtures.cells.cell import Cell
 from fixtures.evidence.audit import CaptureAudit
 from fixtures.evidence.cellrun import CellRun
 from gates.evidence import read_evidence
 from gates.policy import read_policy
 
+_SWITCH = "GRAPHGATE_AUDIT"
+_DEFAULT = ("", "default")
 _TIMES = ("engine", "workload", "graphs")
 """Seconds of the child: the start, the workload, and asking for the audit."""
 _MEMORY = ("allocated", "reserved", "resident")
@@ -29,10 +33,15 @@ _SHOWN = 3
 
 
 class Cost(NamedTuple):
-    """One run of a cell that served its workload; `audit` is None where it was switched off."""
+    """One run of a cell that served its workload; `audit` is None where it was switched off.
+
+    `same` is equal for cells that differ by the audit's switch alone, and `usual` says whether the
+    switch stands at its default: with poison, say, a run costs something else.
+    """
 
     cell: str
-    mutant: str | None
+    same: str
+    usual: bool
     times: dict[str, float]
     memory: dict[str, float]
     audit: CaptureAudit | None
@@ -46,7 +55,7 @@ def costs_in(folders: Iterable[Path]) -> list[Cost]:
         for run in evidence.runs.values():
             if run.cell.key.mode is not GraphMode.NONE and _served(run):
                 found.append(_cost(run, evidence.files.graphs(run)))
-    return sorted(found, key=lambda one: (one.cell, one.mutant or "", one.audit is None))
+    return sorted(found, key=lambda one: (one.cell, one.audit is None))
 
 
 def _served(run: CellRun) -> bool:
@@ -57,7 +66,19 @@ def _cost(run: CellRun, audit: CaptureAudit | None) -> Cost:
     if run.observation is None:
         raise ValueError(f"{run.cell.key} did not serve its workload")
     seen = run.observation
-    return Cost(str(run.cell.key), run.cell.mutant, seen.timings, seen.worker_mib, audit)
+    usual = run.cell.environment.get(_SWITCH, "") in _DEFAULT
+    return Cost(
+        str(run.cell.key), _unswitched(run.cell), usual, seen.timings, seen.worker_mib, audit
+    )
+
+
+def _unswitched(cell: Cell) -> str:
+    """What the child is told, without the audit's switch; a variant that sets it loses its name."""
+    others = {name: value for name, value in cell.environment.items() if name != _SWITCH}
+    variant = cell.key.variant if others == cell.environment else None
+    key = cell.key.model_copy(update={"variant": variant})
+    changed = {"key": key, "environment": others, "reference": None}
+    return cell.model_copy(update=changed).to_json()
 
 
 def cost_table(costs: Iterable[Cost]) -> Table:
@@ -74,13 +95,14 @@ def cost_table(costs: Iterable[Cost]) -> Table:
 
 
 def pairs(costs: Iterable[Cost]) -> Iterator[tuple[str, Cost, Cost]]:
-    """(cell, with the audit, without it), the first run of each kind."""
+    """(cell, with the audit as it is by default, without it), the first run of each kind."""
     kinds: dict[str, dict[bool, Cost]] = {}
     for cost in costs:
-        kinds.setdefault(cost.cell, {}).setdefault(cost.audit is not None, cost)
-    for cell, both in kinds.items():
+        if cost.usual or cost.audit is None:
+            kinds.setdefault(cost.same, {}).setdefault(cost.audit is not None, cost)
+    for both in kinds.values():
         if len(both) == len({True, False}):
-            yield cell, both[True], both[False]
+            yield both[True].cell, both[True], both[False]
 
 
 def _figures(cost: Cost) -> Iterator[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fixtures.cells.cell import Cell
 from fixtures.evidence.audit import CaptureAudit, write_audit
 from fixtures.evidence.cellrun import EvidenceFile, Observation
 from suites.bench.audit import cost_table, costs_in, pairs
@@ -54,6 +55,26 @@ def test_a_cell_with_and_without_the_audit_is_told_with_its_difference(tmp_path:
     assert "memory 0.50, live 0.25" in told
     assert "+2.00 s" in told
     assert "+100" in told
+
+
+def test_variants_that_set_the_audits_switch_alone_are_the_same_cell(tmp_path: Path) -> None:
+    def variant(name: str, switch: str) -> Cell:
+        cell = a_cell(f"{LLAMA.key}.{name}")
+        return cell.model_copy(update={"environment": {"GRAPHGATE_AUDIT": switch}})
+
+    off, poisoned = variant("audit-off", "off"), variant("poisoned", "all")
+    other = a_cell(f"{LLAMA.key}.triton-attn")
+    runs = []
+    for cell in (LLAMA, off, poisoned, other):
+        attempt = tmp_path / "cells" / str(cell.key) / "attempt-0"
+        attempt.mkdir(parents=True)
+        file = write_audit(CaptureAudit(), attempt) if cell in (LLAMA, poisoned) else None
+        runs.append(a_run(cell, observation=observed(13.0, 1100.0, file)))
+    plan = a_plan(LLAMA, off, poisoned, other)
+    costs = costs_in([write_shard(tmp_path, plan, runs)])
+    assert len(costs) == 4
+    ((cell, plus, minus),) = pairs(costs)
+    assert (cell, plus.cell, minus.cell) == (str(LLAMA.key), str(LLAMA.key), str(off.key))
 
 
 def test_older_evidence_has_no_memory_and_a_lone_run_no_difference(tmp_path: Path) -> None:
