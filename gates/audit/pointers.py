@@ -28,7 +28,10 @@ _FREES = ("free_requested", "free_completed", "segment_free", "segment_unmap")
 
 
 class Dangling(NamedTuple):
-    """An address in a graph whose memory is no longer what it was. `why` says since when."""
+    """An address in a graph whose memory is no longer what it was. `why` says since when.
+
+    `blamed`: the history reaches back to the capture, so that it names who freed the memory.
+    """
 
     graph: str
     kernel: str
@@ -36,6 +39,7 @@ class Dangling(NamedTuple):
     block: Block
     why: str
     history: str
+    blamed: bool
 
 
 class Coverage(NamedTuple):
@@ -67,7 +71,7 @@ def judge_pointers(audit: CaptureAudit, harmless: Harmless) -> Iterator[Finding]
     if not found:
         return
     direct = [one for one in found if not one.word.embedded]
-    first = (direct or found)[0]
+    first = max(direct or found, key=lambda one: one.blamed)
     graphs = dict.fromkeys(one.graph for one in found)
     where = f"a word in struct argument {first.word.parameter}" if first.word.embedded else ""
     where = where or f"argument {first.word.parameter}"
@@ -111,8 +115,8 @@ def dangling(audit: CaptureAudit) -> Iterator[Dangling]:
                 lost = _carved(word.value, block, [m for m in later if m.place >= done])
             if lost is not None:
                 why, last = lost
-                history = _history(trace, word.value, block, last or block)
-                yield Dangling(graph_name(trace), kernel, word, block, why, history)
+                history, blamed = _history(trace, word.value, block, last or block)
+                yield Dangling(graph_name(trace), kernel, word, block, why, history, blamed)
 
 
 def coverage(audit: CaptureAudit) -> Coverage:
@@ -192,19 +196,22 @@ def _freed_since(trace: Trace, address: int, block: Block) -> bool:
     )
 
 
-def _history(trace: Trace, address: int, block: Block, now: Block) -> str:
-    """Who freed it and who has it now, where torch recorded that.
+def _history(trace: Trace, address: int, block: Block, now: Block) -> tuple[str, bool]:
+    """Who freed it and who has it now, and whether that reaches back to the capture.
 
-    Before version 2 events had no address: those of a block that has grown may be another's.
+    Of an address the last few events are kept: where it was handed out often since, they are its
+    later owners' alone. Before version 2 events had no address: those of a block that has grown
+    may be another's.
     """
     grown = (now.start, now.size) != (block.start, block.size)
-    told = [
-        f"{event.action} by {event.by}"
-        for event in now.events
-        if event.time > trace.captured_at and event.by and _is_of(event, address)
-        if event.start or not grown
-    ]
-    return f" ({'; '.join(dict.fromkeys(told[-3:]))})" if told else ""
+    mine = [e for e in now.events if _is_of(e, address) and (e.start or not grown)]
+    since = [e for e in mine if e.time > trace.captured_at and e.by]
+    told = list(dict.fromkeys(f"{event.action} by {event.by}" for event in since))
+    whole = any(event.time <= trace.captured_at for event in mine)
+    blamed = whole and bool(since) and since[0].action in _FREES
+    kept = told[:3] if blamed else told[-3:]
+    head = "" if blamed else "last at this address: "
+    return (f" ({head}{'; '.join(kept)})" if kept else ""), blamed
 
 
 def _is_of(event: Event, address: int) -> bool:

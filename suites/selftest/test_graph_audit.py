@@ -204,6 +204,18 @@ def test_the_history_that_is_told_is_of_the_address_alone() -> None:
     assert "free_completed" not in only(audit(trace("graph"), later=memory(input=unsure))).why
 
 
+def test_later_owners_of_an_address_are_not_blamed_for_freeing_a_graphs_memory() -> None:
+    def event(action: str, time: int, by: str) -> Event:
+        return Event(action=action, time=time, start=INPUT, size=512, by=by)
+
+    freed = event("free_completed", 2000, "gpu/owner.py:1 f")
+    later = (event("alloc", 3000, "x.py:2 g"), event("free_completed", 3001, "x.py:3 g"))
+    whole = (event("alloc", 1, "gpu/owner.py:0 f"), freed, *later)
+    for events, told in ((whole, "(free_completed by gpu/"), (later, "(last at this address: ")):
+        block = Block(start=INPUT, size=512, state="freed", events=events)
+        assert told in only(audit(trace("graph"), later=memory(input=block))).why
+
+
 def test_a_fact_is_told_once_with_the_graphs_that_it_holds_in() -> None:
     graphs = [trace("graph", descriptor=descriptor) for descriptor in (FULL, SMALLER)]
     finding = only(audit(*graphs, later=memory(weight=None)))
