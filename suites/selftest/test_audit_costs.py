@@ -73,8 +73,8 @@ def test_variants_that_set_the_audits_switch_alone_are_the_same_cell(tmp_path: P
     plan = a_plan(LLAMA, off, poisoned, other)
     costs = costs_in([write_shard(tmp_path, plan, runs)])
     assert len(costs) == 4
-    ((cell, plus, minus),) = pairs(costs)
-    assert (cell, plus.cell, minus.cell) == (str(LLAMA.key), str(LLAMA.key), str(off.key))
+    ((told, plus, minus),) = pairs(costs)
+    assert (told, plus.cell, minus.cell) == (str(LLAMA.key), str(LLAMA.key), str(off.key))
 
 
 def test_older_evidence_has_no_memory_and_a_lone_run_no_difference(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_clean_graphs_raise_no_alarm(name: str) -> None:
 
 def test_nothing_that_was_recorded_names_a_folder_of_the_machine() -> None:
     folders = graph_folders()
-    assert len(folders) == 6
+    assert len(folders) == 18
     for folder in folders:
         texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.json")]
         for text in (*texts, read_graphs(folder).to_json()):
