@@ -133,13 +133,18 @@ def _why(run: CellRun, status: Status) -> str:
         symbol = f" ({refusal.symbol})" if refusal.symbol else ""
         return f"{refusal.why}{symbol}"
     report, last = _report(run), run.attempts[-1]
-    parts = [_cause(report)] if report is not None else []
+    parts = [_cause(report)] if report is not None and not _only_says(report, last) else []
     parts.append(f"the child {_how_it_ended(last)}")
     if isinstance(last.exit, Exited):
         missing = "without a completion record" if run.observation is None else None
         parts[-1] += f" {missing or 'after its completion record'}"
     tries = f" (after {len(run.attempts)} attempts)" if len(run.attempts) > 1 else ""
     return "; ".join((*parts, *_quarantine(run.attempts))) + tries
+
+
+def _only_says(report: CrashReport, attempt: Attempt) -> bool:
+    """Whether the report's title is how the child ended, which is told anyway and in full."""
+    return report.sources == ("exit",) and isinstance(attempt.exit, NeverStarted)
 
 
 def _how_it_passed(run: CellRun) -> str:

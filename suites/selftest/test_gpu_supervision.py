@@ -1,4 +1,4 @@
-"""Cores, leases and Xids: the GPU's part of supervision, without a GPU."""
+"""Cores, leases and cells on GPUs: the GPU's part of supervision, without a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from functools import partialmethod
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from fixtures.cells.cell import Cell, Requirements
 from fixtures.cells.spec import STACKS_FILE
 from fixtures.errors import InfraError
-from fixtures.evidence.cellrun import CellRun, Xid
+from fixtures.evidence.cellrun import CellRun
 from fixtures.evidence.crash import CrashKind
 from fixtures.evidence.exits import Killed, KillReason, NeverStarted
 from fixtures.run.attempt import Surroundings
@@ -38,13 +38,15 @@ from fixtures.run.gpu.coredump import (
     trigger_cores,
 )
 from fixtures.run.gpu.lease import SLOTS, GpuSlots, LeaseCancelledError, visible
-from fixtures.run.gpu.node import GpuNode
+from fixtures.run.gpu.node import GpuNode, GpuSession
 from fixtures.run.gpu.nvml import GpuId, Nvml
-from fixtures.run.gpu.xid import XidListener, XidWatch
 from fixtures.run.pool import LauncherPool
+from gates.liveness import judge_liveness
+from gates.policy import read_policy
+from gates.verdict import Status
 from suites.selftest import running
 from suites.selftest.children import cell_that
-from suites.selftest.nvml_replay import ReplayedNvml, recorded
+from suites.selftest.nvml_replay import ReplayedNvml, recorded, with_values
 from suites.selftest.running import SOURCE, wait_until
 
 ONE = GpuId("GPU-one", 0, 141 * 1024)
@@ -316,80 +318,6 @@ class TestLeases:
         assert visible((ONE, TWO), setting) == left
 
 
-def watching(nvml: Nvml, gpu: GpuId) -> XidWatch:
-    return XidWatch(XidListener(nvml, nvml.gpus()), [gpu])
-
-
-class TestXids:
-    def test_events_are_collected_with_their_gpu(self) -> None:
-        nvml = ReplayedNvml(
-            {"GPU-one": [IDLE], "GPU-two": [IDLE]}, xids=[("GPU-one", 31), ("GPU-two", 79)]
-        )
-        with watching(nvml, ONE) as watch:
-            watch.await_stragglers()
-            assert watch.xids == (Xid(code=31, device="GPU-one"),)
-        assert nvml.open_subscriptions == 0
-
-    def test_where_there_are_none_to_be_had_that_is_said(self) -> None:
-        nvml = ReplayedNvml({"GPU-one": [IDLE]}, deaf="Not Supported")
-        with watching(nvml, ONE) as watch:
-            began = time.monotonic()
-            watch.await_stragglers(5)
-            assert time.monotonic() - began < 1
-        assert watch.xids == () and watch.trouble == "Not Supported"
-
-    def test_a_gpu_that_is_lost_ends_the_watch_and_not_the_run(self) -> None:
-        nvml = ReplayedNvml({"GPU-one": [IDLE]}, xids=[("GPU-one", 79), ("GPU-one", -1)])
-        with watching(nvml, ONE) as watch:
-            wait_until(lambda: watch.trouble is not None)
-        assert [xid.code for xid in watch.xids] == [79]
-        assert nvml.open_subscriptions == 0
-
-    def test_a_gpu_that_repeats_itself_without_end_fills_no_memory(self) -> None:
-        nvml = ReplayedNvml({"GPU-one": [IDLE]}, xids=[("GPU-one", 79)] * 500)
-        with watching(nvml, ONE) as watch:
-            wait_until(lambda: len(watch.xids) == 100)
-            time.sleep(0.3)
-        assert len(watch.xids) == 100
-        assert nvml.open_subscriptions == 0
-
-    def test_however_many_watch_one_thread_waits_for_the_driver(self) -> None:
-        nvml = ReplayedNvml({"GPU-one": [IDLE], "GPU-two": [IDLE]})
-        listener = XidListener(nvml, nvml.gpus())
-        with ExitStack() as stack:
-            watches = [XidWatch(listener, [one]) for one in (ONE, TWO, SLICE, ONE)]
-            first = stack.enter_context(XidWatch(listener, []))
-            for watch in watches:
-                stack.enter_context(watch)
-            nvml.plant(("GPU-two", 79), ("GPU-one", 31))
-            wait_until(lambda: all(watch.xids for watch in watches))
-            assert nvml.open_subscriptions == 1
-        codes = [[xid.code for xid in watch.xids] for watch in (*watches, first)]
-        assert codes == [[31], [79], [79], [31], []]
-        assert nvml.most_waiting == 1 and nvml.open_subscriptions == 0
-
-    def test_cells_beside_each_other_on_a_gpu_share_the_thread(self, tmp_path: Path) -> None:
-        nvml = ReplayedNvml({"GPU-one": [IDLE]})
-        node, never = GpuNode(nvml, nvml.gpus(), tmp_path), threading.Event()
-        with ExitStack() as stack:
-            for _ in range(4):
-                stack.enter_context(node.held(1, 8, avoid=(), stop=never))
-            wait_until(lambda: nvml.most_waiting > 0)
-            time.sleep(0.1)
-            assert (nvml.most_waiting, nvml.open_subscriptions) == (1, 1)
-        assert nvml.open_subscriptions == 0
-
-    def test_after_a_lost_subscription_the_next_watch_has_another(self) -> None:
-        nvml = ReplayedNvml({"GPU-one": [IDLE]}, xids=[("GPU-one", -1)])
-        listener = XidListener(nvml, [ONE])
-        with XidWatch(listener, [ONE]) as lost:
-            wait_until(lambda: lost.trouble is not None)
-            nvml.plant(("GPU-one", 31))
-            with XidWatch(listener, [ONE]) as next_one:
-                wait_until(lambda: bool(next_one.xids))
-        assert next_one.trouble is None and nvml.open_subscriptions == 0
-
-
 def gpu_cell(
     behaviour: str,
     *,
@@ -454,6 +382,28 @@ class TestCells:
         assert first.quarantine == ("hardware Xid 79",)
         assert (first.gpu, second.gpu) == ("GPU-one", "GPU-two")
         assert second.quarantine == () and run.crash is None
+
+    def test_a_busy_gpu_is_named_once_and_left_where_there_is_another(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pool: LauncherPool
+    ) -> None:
+        at_once = partialmethod(GpuSession.require, settle_seconds=0.0)
+        monkeypatch.setattr(GpuSession, "require", at_once)
+        others = {"total_mib": 143_771, "used_mib": 142_000}
+        busy = with_values(IDLE, memory=others, processes=[{"pid": 8435, "memory_mib": 142_000}])
+        cell = gpu_cell("finish")
+        needs = cell.requirements.model_copy(update={"gpu_memory_gib": 8.0})
+        cell = cell.model_copy(update={"requirements": needs})
+        run = run_on(ReplayedNvml({"GPU-one": [busy], "GPU-two": [IDLE]}), cell, tmp_path, pool)
+        first, second = run.attempts
+        assert (first.gpu, second.gpu, run.crash) == ("GPU-one", "GPU-two", None)
+        assert first.crash is not None
+        assert first.crash.title == "could not be started: NVIDIA H200 is busy"
+        assert first.crash.kind is CrashKind.INFRA
+        only = run_on(ReplayedNvml({"GPU-one": [busy]}), cell, tmp_path, pool)
+        (finding,) = judge_liveness(only, None, read_policy())
+        assert finding.status is Status.INFRA
+        assert finding.why.startswith("the child could not be started: NVIDIA H200 is busy (1.7 of")
+        assert "processes 8435" in finding.why and finding.why.endswith("(after 3 attempts)")
 
     def test_an_application_xid_is_no_reason_to_try_again(
         self, tmp_path: Path, pool: LauncherPool

@@ -189,7 +189,7 @@ class TestBusy:
         node, stop = self.nodes(tmp_path, 140_000), threading.Event()
         with (
             node.held(1, 14, avoid=(), stop=stop) as session,
-            pytest.raises(InfraError, match=r"busy: 3\.7 of .* 14 GiB \(processes 4711"),
+            pytest.raises(InfraError, match=r"busy \(3\.7 of .* 14 GiB; processes 4711"),
         ):
             session.require(14, settle_seconds=0)
 
