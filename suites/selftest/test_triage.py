@@ -19,6 +19,7 @@ from fixtures.evidence.exits import Exit, Exited, Killed, KillReason, NeverStart
 from fixtures.triage.log import read_log
 from fixtures.triage.reader import read_failure, read_files
 from fixtures.triage.scan import CHUNK, find_texts
+from fixtures.triage.stacks import stood_still
 from fixtures.triage.table import Pattern, PatternTable, default_table, lint, load_table
 from fixtures.triage.titles import normalise_title
 from graphgate.triage import triage
@@ -93,6 +94,53 @@ def test_hang_is_named_by_its_running_kernel(tmp_path: Path) -> None:
     assert report.host_stacks == ("Thread 1\n  torch.cuda.synchronize\n",)
 
 
+PY_SPY = """
+# py-spy, process 11
+Process 11: /opt/python -m fixtures.child.main
+Thread 11 (idle): "MainThread"
+    Event.wait (threading.py:655)
+    {child}
+    run (fixtures/child/main.py:58)
+
+# py-spy, process 12
+Process 12: VLLM::Worker
+Thread 12 (idle+gil): "MainThread"
+    synchronize (torch/cuda/__init__.py:1083)
+    Worker.execute_model (vllm/v1/worker/gpu_worker.py:70)
+
+# py-spy, process 13
+no stacks: Permission Denied
+"""
+
+
+def test_hang_without_a_kernel_is_named_by_where_the_child_waits(tmp_path: Path) -> None:
+    (tmp_path / "stacks.txt").write_text(
+        PY_SPY.format(child="Client.get_output (vllm/v1/engine/core_client.py:853)")
+    )
+    report = failure(tmp_path, HUNG)
+    assert report.title == "hang in get_output while VLLM::Worker is idle"
+    assert report.frame is not None and report.frame.file == "vllm/v1/engine/core_client.py"
+    where = "VLLM::Worker idle in synchronize (torch/cuda/__init__.py:1083)"
+    assert report.secondary == (where, "hang in phase work")
+    put_core(tmp_path, "hang", "cuda_coredump_node.77.xz")
+    assert failure(tmp_path, HUNG).title == "hang in spin"
+
+
+@pytest.mark.parametrize(
+    "stacks", [PY_SPY.format(child="f (suites/selftest/x.py:1)"), "# py-spy, process 1\nno stacks"]
+)
+def test_hang_inside_of_graphgate_keeps_its_plain_title(tmp_path: Path, stacks: str) -> None:
+    (tmp_path / "stacks.txt").write_text(stacks)
+    assert failure(tmp_path, HUNG).title == "hang in phase work"
+
+
+@FUZZ
+@given(st.text(max_size=300) | st.from_regex(r"(# py-spy, process 1\n|Thread 0x1 .*\n|  .*\n)*"))
+def test_stacks_are_read_whatever_they_say(stacks: str) -> None:
+    still = stood_still(stacks)
+    assert still is None or still.title.startswith("hang in ")
+
+
 def test_hang_is_not_called_by_a_symptom_that_may_mean_nothing(tmp_path: Path) -> None:
     shutil.copy(CORPUS / "logs/broadcast-block/stderr.log", tmp_path)
     report = failure(tmp_path, HUNG)
@@ -134,6 +182,11 @@ def test_other_xids_leave_the_core_its_title(tmp_path: Path, code: int) -> None:
             NeverStarted(errno=2, why="no such file"),
             "could not be started: No such file or directory",
             "CONFIG",
+        ),
+        (
+            NeverStarted(errno=0, why="NVIDIA H200 is busy (1.3 of its 140.4 GiB are free)"),
+            "could not be started: NVIDIA H200 is busy",
+            "INFRA",
         ),
         (
             NeverStarted(errno=12, why="fork"),
