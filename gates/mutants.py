@@ -14,6 +14,9 @@ from gates.verdict import FaultClass, Finding, Gate, Status, Verdict
 _NOT_RUN = frozenset({Status.CONFIG, Status.INFRA, Status.MISSING})
 """Statuses of a cell that says nothing about any mutant."""
 
+_CUT_SHORT = frozenset({Status.CRASH, Status.HANG})
+"""Statuses of a cell that ended before every gate had something to judge."""
+
 
 class MutantResult(Record):
     """What became of a mutant. `gate` is the one that killed it, or None."""
@@ -40,7 +43,8 @@ def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None)
 
     A finding counts when it blocks, is of the expected gate and class (any class where none
     is expected), and the same cell
-    without the mutant has no finding of that gate, class and check that blocks.
+    without the mutant has no finding of that gate, class and check that blocks. A release may
+    crash there by itself: then only a gate counts that judged what was left without the mutant.
 
     Args:
         mutant: what was planted, and who should see it.
@@ -49,6 +53,12 @@ def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None)
     """
     if plain is None or plain.status in _NOT_RUN:
         return _survived(mutant, f"the cell without the mutant was not run: {_reason(plain)}")
+    if plain.status in _CUT_SHORT and not any(one.gate == mutant.gate for one in plain.findings):
+        return _survived(
+            mutant,
+            f"the cell without the mutant ended before {mutant.gate} could judge it: "
+            f"{_reason(plain)}",
+        )
     if planted is None or planted.status in _NOT_RUN:
         return _survived(mutant, f"the cell with the mutant was not run: {_reason(planted)}")
     before = {_identity(finding) for finding in _blocking(plain)}

@@ -1,9 +1,9 @@
 """Golden runs: evidence of canary cells that ran on a GPU, and how it gets here.
 
-Owns the folders `runs/h200-*/` of the corpus: a plan, a packed ledger, the outputs of every
-cell, where they come from, and what their verdicts must be. `python -m
-suites.selftest.golden_runs OUT h200-0.26.0/matrix DATE` adds the run in OUT; its expected.json
-is written by hand. Must not know how evidence is judged.
+Owns the folders `runs/h200-0.26.0/` of the corpus: a plan, a packed ledger, outputs and graph
+audit of every cell, where they come from, and what their verdicts must be. `python -m
+suites.selftest.golden_runs OUT h200-0.26.0/warm DATE KEY...` adds those cells of the run in OUT;
+its expected.json is written by hand. Must not know how evidence is judged.
 """
 
 from __future__ import annotations
@@ -19,23 +19,27 @@ from pathlib import Path
 from fixtures.cells.cell import Plan
 from fixtures.errors import ConfigError
 from fixtures.evidence.audit import AUDIT_FILE
-from fixtures.evidence.cellrun import Attempt, CellRun
+from fixtures.evidence.cellrun import CellRun
 from fixtures.evidence.outputs import OUTPUTS_FILE
 from fixtures.run.outfolder import PLAN_FILE
 from gates.evidence import LEDGER_FILE
 from suites.selftest.run_corpus import RUN_CORPUS, bare_plan
 from suites.selftest.scrubbed import machine_path
 
-_OWN_CODE = re.compile(r"/(?:home|tmp|root|work)/[\w./-]*?(?=fixtures/)")
-"""The checkout that a traceback of the child names."""
+SWEEP = "nightly"
+"""The sweep that has every cell, so that runs of several can be judged together."""
+
+_OWN_FOLDERS = re.compile(r"/(?:home|tmp|root|work)/[\w./-]*?(?=fixtures/|cells/|venv/)")
+"""The checkout, output folder and bundle that a log of the child names."""
+
+_GPU = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def record(out: Path, name: str, date: str, keys: Collection[str] = ()) -> Path:
     """Add the run in the output folder `out`, and say where it lies.
 
-    Of each cell the ledger's line and its outputs are kept. What a line lists besides
-    (events, logs, the graph audit, cores) stays where it was; that the audit exists is taken
-    out of the observation, or of the list of a cell that died, for a gate would look for it.
+    Of each cell the ledger's line, its outputs and its graph audit are kept, of a cell that died
+    the audit that it left. What a line lists besides (events, logs, cores) stays where it was.
 
     Args:
         out: as a gate left it.
@@ -53,13 +57,12 @@ def record(out: Path, name: str, date: str, keys: Collection[str] = ()) -> Path:
     target = RUN_CORPUS / name
     target.mkdir(parents=True, exist_ok=True)
     cells = tuple(cell for cell in plan.cells if cell.key in ran)
-    bare = bare_plan(plan).model_copy(update={"cells": cells, "omissions": ()})
+    bare = bare_plan(plan).model_copy(update={"cells": cells, "omissions": (), "sweep": SWEEP})
     (target / PLAN_FILE).write_text(bare.to_json() + "\n", encoding="utf-8")
     ledger = "".join(f"{run.to_json(indent=None)}\n" for run in runs)
     (target / f"{LEDGER_FILE}.xz").write_bytes(lzma.compress(ledger.encode(), preset=9))
     for run in runs:
-        if run.observation is not None:
-            _copy_outputs(out, target, run)
+        _copy_files(out, target, run)
     about = _provenance(plan, runs, date)
     (target / "provenance.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return target
@@ -74,37 +77,33 @@ def unpack(name: str, folder: Path) -> Path:
 
 
 def _kept(line: str, plan: Plan) -> CellRun:
-    """A ledger's line without the folders of its machine, and without its audit."""
+    """A ledger's line without the folders of its machine and its GPU's name."""
     if plan.source.python_path:
         line = line.replace(plan.source.python_path, bare_plan(plan).source.python_path or "")
-    line = _OWN_CODE.sub("", line)
+    line = _GPU.sub("GPU-0", _OWN_FOLDERS.sub("", line))
     found = machine_path(line)
     if found:
         raise ConfigError(f"names {found}", source=LEDGER_FILE, remedy="scrub it, then record it")
-    run = CellRun.model_validate_json(line)
-    if run.observation is None:  # then a gate looks for what a dead engine may have left
-        return run.model_copy(update={"attempts": tuple(map(_unaudited, run.attempts))})
-    observation = run.observation.model_copy(update={"graphs": None})
-    return run.model_copy(update={"observation": observation})
+    return CellRun.model_validate_json(line)
 
 
-def _unaudited(attempt: Attempt) -> Attempt:
-    left = tuple(one for one in attempt.artifacts if one.path != AUDIT_FILE)
-    return attempt.model_copy(update={"artifacts": left})
-
-
-def _copy_outputs(out: Path, target: Path, run: CellRun) -> None:
+def _copy_files(out: Path, target: Path, run: CellRun) -> None:
+    """The files that a gate asks for, of the last attempt."""
+    if not run.attempts:
+        return
     place = Path("cells") / str(run.cell.key) / f"attempt-{run.attempts[-1].index}"
-    (target / place).mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(out / place / OUTPUTS_FILE, target / place / OUTPUTS_FILE)
+    for name in (OUTPUTS_FILE, AUDIT_FILE):
+        if (out / place / name).is_file():
+            (target / place).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(out / place / name, target / place / name)
 
 
 def _provenance(plan: Plan, runs: list[CellRun], date: str) -> dict[str, object]:
     ran_on = next(run.provenance for run in runs)
     return {
         "vllm": plan.source.identity,
-        "what": f"{len(runs)} of {len(plan.cells)} planned cells: ledger lines and outputs",
-        "left out": "events, logs, graph audits and cores, which the lines still list",
+        "what": f"{len(runs)} of {len(plan.cells)} planned cells: ledger lines, outputs and audits",
+        "left out": "events, logs and cores, which the lines still list",
         "machine": f"one {ran_on.gpu}, driver {ran_on.driver}, torch {ran_on.torch}",
         "date": date,
     }

@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.cells.mutants import load_mutants
 from gates.evidence import judge_evidence, read_evidence
-from gates.mutants import judge_mutants
+from gates.mutants import MutantResult, judge_mutants
 from gates.policy import read_policy
 from gates.verdict import Finding, Gate, Status, Verdict
 from suites.selftest.golden_runs import unpack
@@ -20,8 +20,14 @@ from suites.selftest.run_corpus import RUN_CORPUS
 from suites.selftest.scrubbed import machine_path
 
 RUN = "h200-0.26.0"
-PARTS = ("matrix", "mutants")
+MATRIX = ("matrix", "mutants")
+"""The whole matrix and planted faults, recorded without graph audits."""
+NIGHT = ("cold", "warm", "breakable", "before")
+"""Planted faults and variants with their audits: two runs, and what they lack from two earlier."""
 S2 = "dsv4.FULL_DECODE_ONLY.bk1.canary.canary-warmup-reused-decode"
+S2_BK0 = "dsv4.FULL_AND_PIECEWISE.bk0.canary.canary-warmup-reused-mixed-off"
+V1 = "llama.FULL.bk0.canary.v1runner"
+DECODE = "llama.FULL_DECODE_ONLY.bk0.canary"
 
 
 def expected(part: str) -> dict[str, dict[str, object]]:
@@ -31,17 +37,27 @@ def expected(part: str) -> dict[str, dict[str, object]]:
     return found
 
 
-EXPECTED = {key: told for part in PARTS for key, told in expected(part).items()}
+def judged(parts: tuple[str, ...], folder: Path) -> Mapping[str, Verdict]:
+    """The verdicts on parts that hold each other's references."""
+    shards = [unpack(f"{RUN}/{part}", folder / part) for part in parts]
+    policy = read_policy()
+    found = judge_evidence(read_evidence(shards, policy), policy, (), date(2026, 11, 30))
+    return {str(verdict.key): verdict for verdict in found.verdicts}
 
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Verdict]:
-    """All verdicts: the matrix and the mutants, which have their references there."""
-    folder = tmp_path_factory.mktemp("golden")
-    shards = [unpack(f"{RUN}/{part}", folder / part) for part in PARTS]
-    policy = read_policy()
-    judged = judge_evidence(read_evidence(shards, policy), policy, (), date(2026, 11, 30))
-    return {str(verdict.key): verdict for verdict in judged.verdicts}
+    return judged(MATRIX, tmp_path_factory.mktemp("matrix"))
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Verdict]:
+    return judged(NIGHT, tmp_path_factory.mktemp("night"))
+
+
+def mutant_results(verdicts: Mapping[str, Verdict]) -> dict[str, MutantResult]:
+    planted = [mutant for mutant in load_mutants() if str(mutant.key) in verdicts]
+    return {result.name: result for result in judge_mutants(planted, verdicts)}
 
 
 def finding(verdict: Verdict, check: str) -> Finding:
@@ -49,34 +65,72 @@ def finding(verdict: Verdict, check: str) -> Finding:
     return found
 
 
-def test_every_cell_is_judged_as_expected(verdicts: Mapping[str, Verdict]) -> None:
-    judged = {
+@pytest.mark.parametrize(("parts", "fixture"), [(MATRIX, "verdicts"), (NIGHT, "night")])
+def test_every_cell_is_judged_as_expected(
+    parts: tuple[str, ...], fixture: str, request: pytest.FixtureRequest
+) -> None:
+    verdicts: Mapping[str, Verdict] = request.getfixturevalue(fixture)
+    told = {
         key: {
             "status": verdict.status.value,
             "blocking": [f"{f.identity}:{f.check}" for f in verdict.findings if f.status.blocks],
         }
         for key, verdict in verdicts.items()
     }
-    assert judged == EXPECTED
+    assert told == {key: one for part in parts for key, one in expected(part).items()}
 
 
-def test_planted_faults_are_killed_by_their_gate(verdicts: Mapping[str, Verdict]) -> None:
-    planted = [mutant for mutant in load_mutants() if str(mutant.key) in verdicts]
-    results = {result.name: result for result in judge_mutants(planted, verdicts)}
-    # At the eager breaks of its cell the release itself crashes, planted or not.
-    assert not results.pop("canary-warmup-reused-mixed").killed
+def test_planted_faults_are_killed_by_their_gate(night: Mapping[str, Verdict]) -> None:
+    results = mutant_results(night)
+    assert len(results) == 17
+    assert all(result.killed for result in results.values()), results
+    assert results["canary-eager-metadata"].gate is Gate.LIVENESS
+    assert "FlashAttnFwdSm90" in results["canary-eager-metadata"].why
+
+
+def test_a_fault_in_a_cell_that_crashes_anyway_needs_a_gate_that_judged_both(
+    verdicts: Mapping[str, Verdict], night: Mapping[str, Verdict]
+) -> None:
+    results = mutant_results(verdicts)
+    without_audits = results.pop("canary-warmup-reused-mixed")
+    assert not without_audits.killed
+    assert "ended before audit could judge it: CRASH" in without_audits.why
     assert len(results) == 4
     assert all(result.killed for result in results.values()), results
+    with_audits = mutant_results(night)["canary-warmup-reused-mixed"]
+    assert (with_audits.killed, with_audits.gate) == (True, Gate.AUDIT)
 
 
-def test_reused_warm_up_state_shows_at_every_batch_size(verdicts: Mapping[str, Verdict]) -> None:
-    verdict = verdicts[S2]
+@pytest.mark.parametrize(("key", "fixture"), [(S2, "verdicts"), (S2, "night"), (S2_BK0, "night")])
+def test_reused_warm_up_state_shows_at_every_batch_size(
+    key: str, fixture: str, request: pytest.FixtureRequest
+) -> None:
+    verdict = request.getfixturevalue(fixture)[key]
     for check, groups in (("batch-on-size", 5), ("batch-off-size", 3)):
         found = finding(verdict, check)
         assert found.status is Status.FAIL
         assert f"{groups} of {groups} groups" in found.why
     beyond = finding(verdict, "batch-beyond")
     assert beyond.status is Status.PASS, "no graph serves those"
+
+
+def test_batches_with_the_v1_runner_are_wrong_unless_heads_are_of_128(
+    night: Mapping[str, Verdict],
+) -> None:
+    wrong = night[V1]
+    assert "12 of 15 batches" in finding(wrong, "batch-on-size").why, "batches of one are right"
+    assert finding(wrong, "prompt-alone-on-size").status is Status.PASS
+    assert "no numbers" in finding(night[f"{V1}-32-splits"], "finite").why
+    assert night[f"{V1}-heads-128"].status is Status.PASS
+
+
+def test_the_probe_changes_no_byte_of_the_outputs(tmp_path: Path) -> None:
+    shards = [unpack(f"{RUN}/{part}", tmp_path / part) for part in ("cold", "warm")]
+    runs = read_evidence(shards, read_policy()).runs
+    seen = [runs[key].observation for key in (DECODE, f"{DECODE}.probe-off")]
+    digests = {one.outputs.sha256 for one in seen if one is not None and one.outputs is not None}
+    assert len(seen) == 2
+    assert len(digests) == 1
 
 
 def test_full_graphs_of_llama_are_wrong_where_prompts_fit_them(
@@ -99,7 +153,7 @@ def test_the_table_of_clean_repeats_tells_what_is_judged() -> None:
 
 
 def test_golden_runs_name_no_machine(tmp_path: Path) -> None:
-    for part in PARTS:
+    for part in (*MATRIX, *NIGHT):
         folder = unpack(f"{RUN}/{part}", tmp_path / part)
         for name in ("plan.json", "ledger.jsonl", "provenance.json", "expected.json"):
             assert machine_path((folder / name).read_text(encoding="utf-8")) is None, name
