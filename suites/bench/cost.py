@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fixtures.cells.spec import Phase
 from fixtures.errors import ConfigError
 from fixtures.evidence.audit import read_audit
 from fixtures.evidence.cellrun import CellRun, EvidenceFile
@@ -31,16 +32,20 @@ AUDIT = "graphs"
 class Cost(NamedTuple):
     """Seconds of a cell's last attempt; None: its evidence lacks the clock, or the audit's file.
 
-    `total` is from start to exit. `vllm` are VLLM's, in their order. `own` is what is left of
-    `total` without vLLM and the audit, with the probe's wrappers in the worker added: an upper
-    bound, as the interpreter's start and exit are in it. `audit` is what the child waited for
-    and what the audit clocked in the worker, partly the same. `loader` made the weights.
+    `total` is from start to end. `vllm` are VLLM's, in their order. `exit` is from the completion
+    record to the process's end, in which Python takes down what torch and vLLM have loaded:
+    with GraphGate's modules alone it is 0.01 s. `own` is what is left of `total` without these
+    and the audit, with the probe's wrappers in the worker added: an upper bound, as the
+    interpreter's start and the import of libraries that vLLM needs too are in it. `audit` is
+    what the child waited for and what the audit clocked in the worker, partly the same.
+    `loader` made the weights.
     """
 
     key: str
     model: str
     total: float
     vllm: tuple[float | None, ...]
+    exit: float | None
     own: float | None
     audit: float | None
     loader: float | None
@@ -49,6 +54,13 @@ class Cost(NamedTuple):
     def share(self) -> float | None:
         """`own` as a part of `total`."""
         return None if self.own is None else self.own / self.total
+
+    @property
+    def share_with_exit(self) -> float | None:
+        """`own` and `exit` as a part of `total`."""
+        if self.own is None or self.exit is None:
+            return None
+        return (self.own + self.exit) / self.total
 
     @property
     def share_with_audit(self) -> float | None:
@@ -68,7 +80,8 @@ def cost_of(run: CellRun, folder: Path) -> Cost | None:
     found = run.observation
     if found is None or not run.attempts:
         return None
-    total = sum(run.attempts[-1].timings.values())
+    phases = run.attempts[-1].timings
+    total, leaving = sum(phases.values()), phases.get(Phase.EXIT)
     clocks = found.timings
     waited = sum(clocks.get(name, 0.0) for name in (*VLLM, AUDIT))
     known = "child" in clocks
@@ -78,7 +91,8 @@ def cost_of(run: CellRun, folder: Path) -> Cost | None:
         model=run.cell.key.model,
         total=total,
         vllm=tuple(clocks.get(name) for name in VLLM),
-        own=total - waited + clocks.get("probe", 0.0) if known else None,
+        exit=leaving,
+        own=total - (leaving or 0.0) - waited + clocks.get("probe", 0.0) if known else None,
         audit=None if in_worker is None else clocks.get(AUDIT, 0.0) + in_worker,
         loader=clocks.get("loader"),
     )
@@ -106,7 +120,8 @@ def table_of(costs: list[Cost]) -> Table:
     """One row a cell, then one a model with its medians."""
     table = Table(box=None)
     table.add_column("cell", no_wrap=True)
-    for name in ("total", *VLLM, "audit", "loader", "own", "own %", "with audit %"):
+    shares = ("own", "own %", "with exit %", "with audit %")
+    for name in ("total", *VLLM, "exit", "audit", "loader", *shares):
         table.add_column(name, justify="right")
     for cost in costs:
         table.add_row(cost.key, *_figures(cost))
@@ -118,9 +133,9 @@ def table_of(costs: list[Cost]) -> Table:
 
 
 def _figures(cost: Cost) -> Iterator[str]:
-    for seconds in (cost.total, *cost.vllm, cost.audit, cost.loader, cost.own):
+    for seconds in (cost.total, *cost.vllm, cost.exit, cost.audit, cost.loader, cost.own):
         yield "-" if seconds is None else f"{seconds:.1f}"
-    for share in (cost.share, cost.share_with_audit):
+    for share in (cost.share, cost.share_with_exit, cost.share_with_audit):
         yield "-" if share is None else f"{100 * share:.1f}"
 
 
@@ -129,6 +144,7 @@ def _median(costs: list[Cost]) -> Cost:
     return costs[0]._replace(
         total=median(cost.total for cost in costs),
         vllm=tuple(_median_of(column) for column in columns),
+        exit=_median_of([cost.exit for cost in costs]),
         own=_median_of([cost.own for cost in costs]),
         audit=_median_of([cost.audit for cost in costs]),
         loader=_median_of([cost.loader for cost in costs]),
@@ -143,7 +159,7 @@ def _median_of(values: list[float | None] | tuple[float | None, ...]) -> float |
 def main(out: Annotated[list[Path], typer.Argument(help="Folders that gates wrote.")]) -> None:
     """Print the seconds of every cell, of which phase they were, and GraphGate's own share."""
     costs = [cost for folder in out for cost in costs_in(folder)]
-    Console(highlight=False, width=150).print(table_of(costs))
+    Console(highlight=False, width=180).print(table_of(costs))
 
 
 if __name__ == "__main__":

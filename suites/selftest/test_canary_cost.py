@@ -120,7 +120,10 @@ TIMINGS = {"import": 5.0, "engine": 20.0, "workload": 12.0, "serving": 11.0, "sh
 class TestCost:
     def cost(self, tmp_path: Path, timings: dict[str, float]) -> Any:
         attempt = Attempt(
-            index=0, exit=Exited(code=0), phase="exit", timings={"start": 26.0, "work": 14.0}
+            index=0,
+            exit=Exited(code=0),
+            phase="exit",
+            timings={"start": 26.0, "work": 13.5, "exit": 0.5},
         )
         cell = a_cell("llama.FULL.bk0.canary")
         run = a_run(cell, attempts=(attempt,), observation=Observation(timings=timings))
@@ -129,8 +132,10 @@ class TestCost:
     def test_what_vllm_did_not_take_is_our_own(self, tmp_path: Path) -> None:
         clocks = {**TIMINGS, "child": 39.5, "probe": 0.4, "loader": 1.5}
         cost = self.cost(tmp_path, clocks)
-        assert cost.own == pytest.approx(40 - 38 + 0.4)
-        assert cost.share == pytest.approx(0.06)
+        assert cost.exit == 0.5
+        assert cost.own == pytest.approx(40 - 0.5 - 38 + 0.4)
+        assert cost.share == pytest.approx(1.9 / 40)
+        assert cost.share_with_exit == pytest.approx(2.4 / 40)
         assert cost.loader == 1.5
         assert cost.audit == 0.0
 
@@ -139,6 +144,7 @@ class TestCost:
         assert cost.total == 40.0
         assert cost.own is None
         assert cost.share_with_audit is None
+        assert cost.share_with_exit is None
 
     def test_a_cell_without_a_completion_record_has_no_cost(self, tmp_path: Path) -> None:
         assert cost_of(a_run(observation=None), tmp_path) is None
