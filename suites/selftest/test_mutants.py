@@ -203,6 +203,18 @@ class TestKilling:
             result.why
         )
 
+    @pytest.mark.parametrize("status", [Status.CRASH, Status.HANG])
+    def test_a_gate_that_a_dead_clean_cell_kept_from_judging_kills_nothing(
+        self, status: Status
+    ) -> None:
+        died = a_finding("liveness", "I", "exit", status.value)
+        unjudged = judge_mutant(MUTANT, a_verdict(a_finding()), a_verdict(died, status=status))
+        assert not unjudged.killed
+        assert "ended before parity could judge it" in unjudged.why
+        passed = a_finding(status="PASS")
+        both = a_verdict(died, passed, status=status)
+        assert judge_mutant(MUTANT, a_verdict(a_finding()), both).killed
+
     def test_verdicts_are_found_by_key(self) -> None:
         verdicts = {
             str(MUTANT.key): a_verdict(a_finding()),
