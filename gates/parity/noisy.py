@@ -86,7 +86,7 @@ def separation_of(group: Group) -> Separation:
 
 
 def _judge(group: Group, apart: Separation, p: float, tests: int, rules: ParityRules) -> Finding:
-    floor = floor_of(apart.spread, group.padding, rules.padding_margin)
+    floor = floor_of(apart.spread, group.padding, rules)
     n = len(group.pairs)
     figures = {"measured": f"{_told(apart.gap)}, p = {p:.2g}", "n": n}
     figures["limit"] = f"{_told(floor)}, at p <= {rules.alpha:g}"
@@ -108,7 +108,7 @@ def _judge(group: Group, apart: Separation, p: float, tests: int, rules: ParityR
     return finding(group.check, status, why).model_copy(update=figures)
 
 
-def floor_of(spread: Extent, padding: Extent, margin: float) -> Extent:
+def floor_of(spread: Extent, padding: Extent, rules: ParityRules) -> Extent:
     """What gaps must exceed to count.
 
     Small p-values alone mean only that the cells are not runs of one process: where memory
@@ -116,8 +116,8 @@ def floor_of(spread: Extent, padding: Extent, margin: float) -> Extent:
     process, by no more. docs/parity.md has the figures.
     """
     return Extent(
-        mean=spread.mean + margin * padding.mean,
-        widest=max(spread.widest, margin * padding.widest),
+        mean=spread.mean + rules.padding_margin * padding.mean,
+        widest=max(rules.widest_margin * spread.widest, rules.padding_margin * padding.widest),
     )
 
 

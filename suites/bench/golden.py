@@ -87,7 +87,7 @@ def tested_groups(tested: Blocks, reference: Blocks, *, padded: bool) -> list[Te
     return [
         Tested(
             *(group, one.p, adjusted, one.gap),
-            floor_of(one.spread, group.padding, RULES.padding_margin),
+            floor_of(one.spread, group.padding, RULES),
         )
         for group, one, adjusted in zip(groups, found, holm([one.p for one in found]), strict=True)
     ]

@@ -155,12 +155,13 @@ def test_the_table_of_clean_repeats_tells_what_is_judged() -> None:
         assert {key: status for key, status in told.items() if key in recorded} == clean
 
 
-def test_noise_of_another_run_can_be_beyond_what_a_reference_allows(
+def test_a_single_jump_beyond_what_two_cells_happen_to_have_is_no_finding(
     night: Mapping[str, Verdict],
 ) -> None:
-    """A false alarm that docs/canary.md tells of: no graph serves those batches."""
-    far = night["dsv4.FULL_DECODE_ONLY.bk0.canary"]
-    assert [found.check for found in far.findings if found.status.blocks] == ["batch-beyond"]
+    """Held against another run's reference, where no graph serves: 0.96 nats against 0.81."""
+    far = finding(night["dsv4.FULL_DECODE_ONLY.bk0.canary"], "batch-beyond")
+    assert far.status is Status.PASS
+    assert "0.962 nats at most" in (far.measured or "")
 
 
 def test_golden_runs_name_no_machine(tmp_path: Path) -> None:
