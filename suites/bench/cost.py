@@ -25,6 +25,9 @@ from fixtures.run.outfolder import OutFolder
 VLLM = ("import", "engine", "serving", "shutdown")
 """Timings of an observation in which the child waited for vLLM."""
 
+LIBRARIES = "libraries"
+"""The timing of libraries that vLLM needs as well; older evidence has none."""
+
 AUDIT = "graphs"
 """The timing in which the child waited for the audit."""
 
@@ -83,7 +86,7 @@ def cost_of(run: CellRun, folder: Path) -> Cost | None:
     phases = run.attempts[-1].timings
     total, leaving = sum(phases.values()), phases.get(Phase.EXIT)
     clocks = found.timings
-    waited = sum(clocks.get(name, 0.0) for name in (*VLLM, AUDIT))
+    waited = sum(clocks.get(name, 0.0) for name in (*VLLM, LIBRARIES, AUDIT))
     known = "child" in clocks
     in_worker = _audited(folder, found.graphs)
     return Cost(

@@ -139,6 +139,10 @@ class TestCost:
         assert cost.loader == 1.5
         assert cost.audit == 0.0
 
+    def test_libraries_that_vllm_needs_too_are_not_our_own(self, tmp_path: Path) -> None:
+        cost = self.cost(tmp_path, {**TIMINGS, "child": 39.5, "libraries": 0.3})
+        assert cost.own == pytest.approx(40 - 0.5 - 38 - 0.3)
+
     def test_older_evidence_tells_no_share(self, tmp_path: Path) -> None:
         cost = self.cost(tmp_path, TIMINGS)
         assert cost.total == 40.0
