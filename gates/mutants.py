@@ -41,10 +41,10 @@ def judge_mutants(
 def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None) -> MutantResult:
     """Whether the gate that was expected to see the mutant blocks because of it.
 
-    A finding counts when it blocks, is of the expected gate and class (any class where none
-    is expected), and the same cell
-    without the mutant has no finding of that gate, class and check that blocks. A release may
-    crash there by itself: then only a gate counts that judged what was left without the mutant.
+    A finding counts when it blocks, is of the expected gate and class (any class where none is
+    expected), and the same cell without the mutant has no finding of that gate, class and check
+    that blocks. A release may crash there by itself: then only a gate counts that judged what was
+    left without the mutant.
 
     Args:
         mutant: what was planted, and who should see it.

@@ -8,8 +8,10 @@ import pytest
 
 from fixtures.cells.axes import GraphMode
 from fixtures.cells.cell import Cell, Requirements
+from fixtures.child.canary.downgrades import SIGNS
 from fixtures.child.canary.engaged import engagement_of
 from fixtures.evidence.cellrun import DescriptorUse, Observation
+from fixtures.triage.table import default_table
 from gates.engagement import judge_engagement
 from gates.policy import read_policy
 from gates.verdict import Finding, Status
@@ -225,6 +227,12 @@ def test_ranks_that_disagree_fail_and_late_graphs_of_any_rank_count() -> None:
 
 
 SAID = "CUDAGraphMode.FULL is not supported; setting cudagraph_mode=FULL_DECODE_ONLY"
+
+
+def test_a_worker_listens_for_what_triage_reads_in_logs() -> None:
+    table = default_table().patterns
+    logged = {one.contains for one in table if one.kind == "VAC" and one.key != "graph-empty"}
+    assert set(SIGNS) == logged, "graph-empty is a warning of torch, not of vLLM's log"
 
 
 def test_what_vllm_says_of_a_downgrade_is_kept_and_quoted() -> None:
