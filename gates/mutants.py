@@ -42,9 +42,9 @@ def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None)
     """Whether the gate that was expected to see the mutant blocks because of it.
 
     A finding counts when it blocks, is of the expected gate and class (any class where none is
-    expected), and the same cell without the mutant has no finding of that gate, class and check
-    that blocks. A release may crash there by itself: then only a gate counts that judged what was
-    left without the mutant.
+    expected) or of liveness where the mutant may crash, and the same cell without the mutant has no
+    finding of that gate, class and check that blocks. A release may crash there by itself: then
+    only a gate counts that judged what was left without the mutant.
 
     Args:
         mutant: what was planted, and who should see it.
@@ -63,11 +63,7 @@ def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None)
         return _survived(mutant, f"the cell with the mutant was not run: {_reason(planted)}")
     before = {_identity(finding) for finding in _blocking(plain)}
     new = [finding for finding in _blocking(planted) if _identity(finding) not in before]
-    killing = [
-        finding
-        for finding in new
-        if finding.gate == mutant.gate and mutant.fault_class in (None, finding.fault_class)
-    ]
+    killing = [finding for finding in new if _is_expected(finding, mutant)]
     if not killing:
         seen = ", ".join(dict.fromkeys(_identity(finding) for finding in new)) or "nothing new"
         return _survived(mutant, f"{mutant.seen_by} is silent; seen: {seen}")
@@ -78,6 +74,12 @@ def judge_mutant(mutant: Mutant, planted: Verdict | None, plain: Verdict | None)
         gate=killing[0].gate,
         why=killing[0].why,
     )
+
+
+def _is_expected(finding: Finding, mutant: Mutant) -> bool:
+    if mutant.may_crash and finding.gate is Gate.LIVENESS:
+        return True
+    return finding.gate == mutant.gate and mutant.fault_class in (None, finding.fault_class)
 
 
 def _survived(mutant: Mutant, why: str) -> MutantResult:

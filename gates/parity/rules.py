@@ -14,7 +14,7 @@ class ParityRules(Record):
     """Chance of one false block or more among a cell's permutation tests (Holm)."""
     padding_margin: float = Field(default=2.0, ge=1)
     """Times what padding alone does in the reference, which a padded step may differ by."""
-    widest_margin: float = Field(default=1.5, ge=1)
+    widest_margin: float = Field(default=2.0, ge=1)
     """Times the widest range within one cell, which a single gap must exceed."""
     sensitivity: float = Field(default=0.02, gt=0)
     """Nats by which one changed early token must move later logprobs, on average."""

@@ -175,6 +175,15 @@ class TestKilling:
         assert result.gate is None
         assert "parity:A is silent" in result.why
 
+    def test_death_kills_only_a_mutant_that_may_crash(self) -> None:
+        died = a_verdict(a_finding("liveness", "I", "exit", "CRASH"), status=Status.CRASH)
+        clean = a_verdict(status=Status.PASS)
+        assert not judge_mutant(MUTANT, died, clean).killed
+        reckless = MUTANT.model_copy(update={"may_crash": True})
+        assert judge_mutant(reckless, died, clean).gate is Gate.LIVENESS
+        assert judge_mutant(reckless, a_verdict(a_finding()), clean).gate is Gate.PARITY
+        assert not judge_mutant(reckless, died, died).killed
+
     def test_what_was_seen_instead_is_said(self) -> None:
         seen = a_verdict(a_finding("audit", "E", "eager-inputs"))
         result = judge_mutant(MUTANT, seen, a_verdict(status=Status.PASS))
