@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -19,11 +23,14 @@ from suites.selftest.golden_runs import unpack
 from suites.selftest.run_corpus import RUN_CORPUS
 from suites.selftest.scrubbed import machine_path
 
+README = Path(__file__).parents[2] / "README.md"
 RUN = "h200-0.26.0"
 MATRIX = ("matrix", "mutants")
 """The whole matrix and planted faults, recorded without graph audits."""
 NIGHT = ("cold", "warm", "breakable", "before", "quiet")
 """Planted faults and variants with their audits: two runs, and single cells of three others."""
+AGAIN = ("again", "later")
+"""The whole matrix once more, with audits, and what ran beside it afterwards."""
 S2 = "dsv4.FULL_DECODE_ONLY.bk1.canary.canary-warmup-reused-decode"
 S2_BK0 = "dsv4.FULL_AND_PIECEWISE.bk0.canary.canary-warmup-reused-mixed-off"
 V1 = "llama.FULL.bk0.canary.v1runner"
@@ -55,6 +62,11 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Verdict]:
     return judged(NIGHT, tmp_path_factory.mktemp("night"))
 
 
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Verdict]:
+    return judged(AGAIN, tmp_path_factory.mktemp("again"))
+
+
 def mutant_results(verdicts: Mapping[str, Verdict]) -> dict[str, MutantResult]:
     planted = [mutant for mutant in load_mutants() if str(mutant.key) in verdicts]
     return {result.name: result for result in judge_mutants(planted, verdicts)}
@@ -65,7 +77,9 @@ def finding(verdict: Verdict, check: str) -> Finding:
     return found
 
 
-@pytest.mark.parametrize(("parts", "fixture"), [(MATRIX, "verdicts"), (NIGHT, "night")])
+@pytest.mark.parametrize(
+    ("parts", "fixture"), [(MATRIX, "verdicts"), (NIGHT, "night"), (AGAIN, "again")]
+)
 def test_every_cell_is_judged_as_expected(
     parts: tuple[str, ...], fixture: str, request: pytest.FixtureRequest
 ) -> None:
@@ -86,6 +100,23 @@ def test_planted_faults_are_killed_by_their_gate(night: Mapping[str, Verdict]) -
     assert all(result.killed for result in results.values()), results
     assert results["canary-eager-metadata"].gate is Gate.LIVENESS
     assert "FlashAttnFwdSm90" in results["canary-eager-metadata"].why
+
+
+def test_a_read_beyond_a_row_may_crash_or_not_and_is_named_either_way(
+    again: Mapping[str, Verdict],
+) -> None:
+    (result,) = mutant_results(again).values()
+    assert (result.name, result.gate) == ("canary-eager-metadata", Gate.AUDIT)
+    planted = [one for key, one in again.items() if "eager-metadata" in key]
+    assert sorted(one.status for one in planted) == [Status.CRASH, *[Status.FAIL] * 3]
+
+
+def test_two_runs_of_the_matrix_agree_on_every_cell(
+    verdicts: Mapping[str, Verdict], again: Mapping[str, Verdict]
+) -> None:
+    cells = [key for key in again if key in verdicts]
+    assert len(cells) == 30
+    assert [key for key in cells if again[key].status is not verdicts[key].status] == []
 
 
 def test_a_fault_in_a_cell_that_crashes_anyway_needs_a_gate_that_judged_both(
@@ -133,11 +164,13 @@ def test_the_probe_changes_no_byte_of_the_outputs(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("fixture", ["verdicts", "again"])
 def test_full_graphs_of_llama_are_wrong_where_prompts_fit_them(
-    verdicts: Mapping[str, Verdict],
+    fixture: str, request: pytest.FixtureRequest
 ) -> None:
     for breakable in ("bk0", "bk1"):
-        found = finding(verdicts[f"llama.FULL.{breakable}.canary"], "prompt-alone-on-size")
+        verdict = request.getfixturevalue(fixture)[f"llama.FULL.{breakable}.canary"]
+        found = finding(verdict, "prompt-alone-on-size")
         assert (found.status, found.fault_class) == (Status.FAIL, "D")
         assert "wrong for prompts of 2, 4, 8, 16 tokens" in found.why
 
@@ -145,10 +178,10 @@ def test_full_graphs_of_llama_are_wrong_where_prompts_fit_them(
 def test_the_table_of_clean_repeats_tells_what_is_judged() -> None:
     with (RUN_CORPUS / RUN / "clean_repeats.csv").open(encoding="utf-8") as table:
         rows = list(csv.DictReader(table))
-    own = [row for row in rows if row["reference"] != "matrix"]
+    own = [row for row in rows if row["reference"] in ("none", "own run")]
     assert len(own) >= 20
     assert {row["status"] for row in own} <= {"PASS", "UNSUPPORTED"}
-    for part in ("matrix", "cold", "warm"):
+    for part in ("matrix", "cold", "warm", "again", "later"):
         told = {row["cell"]: row["status"] for row in rows if row["run"] == part}
         clean = {key: one["status"] for key, one in expected(part).items() if not one["blocking"]}
         recorded = expected(part).keys()
@@ -164,8 +197,24 @@ def test_a_single_jump_beyond_what_two_cells_happen_to_have_is_no_finding(
     assert "0.962 nats at most" in (far.measured or "")
 
 
+def test_the_readme_shows_what_is_printed_of_the_matrix(tmp_path: Path) -> None:
+    folder = unpack(f"{RUN}/again", tmp_path / "again")
+    command = [sys.executable, "-m", "graphgate", "judge", str(folder)]
+    printed = subprocess.run(
+        command, env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, check=False
+    )
+    assert printed.returncode == 11
+    told = "\n".join(line.rstrip() for line in printed.stdout.splitlines())
+    example = README.read_text(encoding="utf-8").partition("<!-- example:begin -->")[2]
+    shown = example.partition("<!-- example:end -->")[0].splitlines()
+    block = dedent("\n".join(line for line in shown if line.startswith("    ") or not line))
+    before, after = block.strip().split("  [...]")
+    assert before.strip() in told
+    assert after.strip() in told
+
+
 def test_golden_runs_name_no_machine(tmp_path: Path) -> None:
-    for part in (*MATRIX, *NIGHT):
+    for part in (*MATRIX, *NIGHT, *AGAIN):
         folder = unpack(f"{RUN}/{part}", tmp_path / part)
         for name in ("plan.json", "ledger.jsonl", "provenance.json", "expected.json"):
             assert machine_path((folder / name).read_text(encoding="utf-8")) is None, name
