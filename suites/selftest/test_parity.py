@@ -156,7 +156,7 @@ def test_a_small_shift_of_every_step_shows_through_noise() -> None:
 
 def test_one_wrong_request_of_one_size_shows_where_noise_jumps_less() -> None:
     def fault(step: Step, _: np.random.Generator) -> float:
-        return 1.6 if step.name == "batch-8" and (step.request, step.token) == (2, 2) else 0.0
+        return 2.2 if step.name == "batch-8" and (step.request, step.token) == (2, 2) else 0.0
 
     found = judged(graphs(fault, noise=True), reference(noise=True))
     assert failing(found) == {"batch-on-size"}
