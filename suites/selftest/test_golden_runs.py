@@ -30,7 +30,7 @@ MATRIX = ("matrix", "mutants")
 NIGHT = ("cold", "warm", "breakable", "before", "quiet")
 """Planted faults and variants with their audits: two runs, and single cells of three others."""
 AGAIN = ("again", "later")
-"""The whole matrix once more, with audits, and what ran beside it afterwards."""
+"""The whole matrix once more, with audits, and what ran after it."""
 S2 = "dsv4.FULL_DECODE_ONLY.bk1.canary.canary-warmup-reused-decode"
 S2_BK0 = "dsv4.FULL_AND_PIECEWISE.bk0.canary.canary-warmup-reused-mixed-off"
 V1 = "llama.FULL.bk0.canary.v1runner"
